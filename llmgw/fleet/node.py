@@ -1,0 +1,70 @@
+"""A machine with an agent, as it described itself.
+
+An absent value (`None`) is "not said": it excludes nothing and deletes nothing.
+"""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Gpu:
+    """One card or MIG slice. Memory in bytes; `foreign` = held by processes that are not ours."""
+
+    uuid: str
+    name: str
+    memory_total: int = 0
+    memory_used: int | None = None
+    foreign: int = 0
+    healthy: bool = True
+    said: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class InstalledEngine:
+    """An engine found by resolving paths. `version` is empty where nothing tells it for free."""
+
+    name: str
+    version: str = ""
+    path: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CachedWeights:
+    """One entry of the node's cache, read back from its disk.
+
+    `whole` = the manifest is there and every size matches. `modified` is wall-clock seconds, used
+    only to recognise the entry again.
+    """
+
+    cache_name: str
+    source: str
+    size: int
+    modified: float = 0.0
+    whole: bool = True
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NodeInfo:
+    """What a node says of itself when it registers. Sizes in bytes; `ports` is [first, last]."""
+
+    id: str
+    name: str
+    instance: str = ""
+    address: str = "127.0.0.1"
+    build: str = ""
+    protocol: int = 1
+    gpus: tuple[Gpu, ...] | None = None
+    cpu_cores: float | None = None
+    memory_total: int | None = None
+    memory_free: int | None = None
+    disk_free: int | None = None
+    engines: tuple[InstalledEngine, ...] | None = None
+    weights: tuple[CachedWeights, ...] | None = None
+    labels: tuple[tuple[str, str], ...] = ()
+    ports: tuple[int, int] = (20000, 20999)
+    ports_taken: tuple[int, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    def holds(self, cache_name: str) -> bool:
+        """Whether the node has these weights whole."""
+        return any(entry.whole and entry.cache_name == cache_name for entry in self.weights or ())

@@ -1,0 +1,33 @@
+"""What gateways need to know, decided by `planning` and served by `routing`; `wire` carries it."""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One routable replica: rank 0's address. Draining endpoints finish what they have and get no more."""
+
+    replica: str
+    model: str
+    address: str
+    port: int
+    draining: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RoutedModel:
+    """A name clients may ask for. `fallbacks` are model names, in order; no cycles."""
+
+    name: str
+    aliases: tuple[str, ...] = ()
+    fallbacks: tuple[str, ...] = ()
+    retry_after: float = 10.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Routes:
+    """A full snapshot. Versions only grow, across restarts of the control plane too (epoch · 2³² + n)."""
+
+    version: int = 0
+    models: tuple[RoutedModel, ...] = ()
+    endpoints: tuple[Endpoint, ...] = ()

@@ -1,0 +1,41 @@
+"""What must outlive a pass and cannot be observed: back-off, drains under way, refused nodes.
+
+Frozen; each pass returns the next one. Lost with the control plane, except what agents remember:
+failures come back with their Register.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+
+from llmgw.fleet.routes import Routes
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Trouble:
+    """Failed starts of one (model, generation). `until` is when it may be tried again."""
+
+    failures: int
+    until: float
+    reason: str
+    nodes: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Draining:
+    """A drain under way: told to the gateways in table `version`; over at `limit` whatever they say."""
+
+    since: float
+    limit: float
+    version: int
+    because: str
+    stop_sent: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Ledger:
+    """`charged` are the failed replicas already counted; `routes` is the newest table."""
+
+    troubles: Mapping[tuple[str, str], Trouble] = dataclasses.field(default_factory=dict)
+    drains: Mapping[str, Draining] = dataclasses.field(default_factory=dict)
+    charged: frozenset[str] = frozenset()
+    routes: Routes = dataclasses.field(default_factory=Routes)

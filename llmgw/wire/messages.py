@@ -1,0 +1,213 @@
+"""What is said between the control plane and its peers: agents and gateways.
+
+Versioned by `PROTOCOL`; a tagged union on `kind`. Unknown keys are ignored (pydantic keeps them on
+the message), absent ones take their default, an unknown command is answered `unsupported`. Ages
+travel, never clock readings.
+"""
+
+from typing import Annotated, Any, Literal
+
+import pydantic
+
+from llmgw.fleet.node import CachedWeights, NodeInfo
+from llmgw.fleet.routes import Routes
+from llmgw.fleet.shard import Failure, Progress, ShardKey, ShardSpec, ShardStatus
+
+PROTOCOL = 1
+
+
+class Message(pydantic.BaseModel):
+    """One message. Frozen; keys that this release does not know are kept."""
+
+    model_config = pydantic.ConfigDict(frozen=True, extra="allow")
+
+
+# --- agent → control plane -------------------------------------------------------------------
+
+
+class Register(Message):
+    """Everything the node knows, every time: the first message of each of its streams.
+
+    `epoch` is the highest control plane epoch it has obeyed; `revision` the newest catalog revision.
+    """
+
+    kind: Literal["register"] = "register"
+    protocol: int = PROTOCOL
+    epoch: int = 0
+    revision: int = 0
+    info: NodeInfo
+    shards: tuple[tuple[ShardSpec, ShardStatus], ...] = ()
+    failures: tuple[Failure, ...] = ()
+    progress: tuple[Progress, ...] = ()
+
+
+class Report(Message):
+    """Transitions. `info` comes along when the inventory or the cache changed."""
+
+    kind: Literal["report"] = "report"
+    statuses: tuple[ShardStatus, ...] = ()
+    info: NodeInfo | None = None
+
+
+class ProgressReport(Message):
+    """Bytes of the fetches under way, on its own method: never a transition."""
+
+    kind: Literal["progress"] = "progress"
+    progress: tuple[Progress, ...] = ()
+
+
+class Heartbeat(Message):
+    """I am here."""
+
+    kind: Literal["heartbeat"] = "heartbeat"
+    idle: tuple[tuple[ShardKey, bool], ...] = ()
+
+
+class Result(Message):
+    """The answer to the command with this `seq`. `data` is the command's own."""
+
+    kind: Literal["result"] = "result"
+    seq: int
+    ok: bool = True
+    said: str = ""
+    data: dict[str, Any] = {}
+
+
+# --- control plane → agent -------------------------------------------------------------------
+
+
+class Registered(Message):
+    """Welcome. From now on only this epoch commands you; `revision` is the adopted catalog's."""
+
+    kind: Literal["registered"] = "registered"
+    protocol: int = PROTOCOL
+    epoch: int
+    revision: int = 0
+    heartbeat: float = 5.0
+
+
+class Refused(Message):
+    """The registration is refused and the stream ends: another instance is alive, or the epoch is newer."""
+
+    kind: Literal["refused"] = "refused"
+    said: str
+
+
+class Command(Message):
+    """A command carries its epoch and sequence; one that is older than what was obeyed has no effect."""
+
+    epoch: int
+    seq: int
+
+
+class Assign(Command):
+    """Take this shard: reserve its GPUs and ports, fetch its weights, execute nothing yet."""
+
+    kind: Literal["assign"] = "assign"
+    spec: ShardSpec
+
+
+class Start(Command):
+    """Execute the engine of a shard that is `held`."""
+
+    kind: Literal["start"] = "start"
+    replica: str
+    rank: int
+    generation: str
+
+
+class Stop(Command):
+    """End the shard: TERM, `grace` seconds, the whole tree, verified; then `gone`."""
+
+    kind: Literal["stop"] = "stop"
+    replica: str
+    rank: int
+    generation: str
+    grace: float = 20.0
+    because: str = ""
+
+
+class Collect(Command):
+    """Remove exactly these entries, each re-checked by the node. `revision` is the catalog's."""
+
+    kind: Literal["collect"] = "collect"
+    revision: int
+    entries: tuple[CachedWeights, ...]
+
+
+class Unknown(Message):
+    """A command of a newer control plane: answered `unsupported`, never dropped."""
+
+    kind: str
+    epoch: int = 0
+    seq: int = 0
+
+
+# --- gateway → control plane, and back -------------------------------------------------------
+
+
+class Subscribe(Message):
+    """The first message of a gateway's stream. `version` is the table it serves by now."""
+
+    kind: Literal["subscribe"] = "subscribe"
+    protocol: int = PROTOCOL
+    gateway: str
+    build: str = ""
+    version: int = 0
+
+
+class Load(Message):
+    """What a gateway has in flight, by replica, at table `acked`; also its acknowledgement of it.
+
+    `green` = seconds since a replica last completed a request; `queued` is by model.
+    """
+
+    kind: Literal["load"] = "load"
+    acked: int
+    in_flight: tuple[tuple[str, int], ...] = ()
+    green: tuple[tuple[str, float], ...] = ()
+    queued: tuple[tuple[str, int], ...] = ()
+
+
+class Leave(Message):
+    """The gateway has drained and stops: it holds no drain up any more."""
+
+    kind: Literal["leave"] = "leave"
+
+
+class RoutesUpdate(Message):
+    """A full routing table; the newest version wins."""
+
+    kind: Literal["routes"] = "routes"
+    routes: Routes
+
+
+Up = Register | Report | ProgressReport | Heartbeat | Result | Subscribe | Load | Leave
+Down = Registered | Refused | Assign | Start | Stop | Collect | RoutesUpdate
+
+_UP: pydantic.TypeAdapter[Up] = pydantic.TypeAdapter(Annotated[Up, pydantic.Field(discriminator="kind")])
+_DOWN: pydantic.TypeAdapter[Down] = pydantic.TypeAdapter(
+    Annotated[Down, pydantic.Field(discriminator="kind")]
+)
+_DOWN_KINDS = frozenset(cls.model_fields["kind"].default for cls in Down.__args__)
+
+
+def encode(message: Message) -> bytes:
+    """One message as UTF-8 JSON, without its length."""
+    return message.__pydantic_serializer__.to_json(message)
+
+
+def decode_up(data: bytes) -> Up:
+    """What a peer said to the control plane. Raises pydantic.ValidationError on what is none of it."""
+    return _UP.validate_json(data)
+
+
+def decode_down(data: bytes) -> Down | Unknown:
+    """What the control plane said. A kind of a newer release comes back as `Unknown`."""
+    try:
+        return _DOWN.validate_json(data)
+    except pydantic.ValidationError:
+        unknown = Unknown.model_validate_json(data)
+        if unknown.kind in _DOWN_KINDS:
+            raise
+        return unknown
