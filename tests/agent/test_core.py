@@ -1,0 +1,325 @@
+"""The node's decisions, as dialogues: what was said, what the node does about it."""
+
+import dataclasses
+
+import pytest
+
+from llmgw.agent import core
+from llmgw.fleet.shard import ShardSpec, State
+from tests.agent.making import NODE, assign, spec, start, stop
+
+T0 = 1000.0
+ALPHA = spec()
+
+
+class Talk:
+    """One node's state, told events one after the other."""
+
+    def __init__(self, limits: core.Limits = core.Limits()) -> None:  # noqa: B008 - frozen
+        self.state = core.AgentState(NODE, limits)
+
+    def tell(self, event: core.Event, now: float = T0) -> tuple[core.Command, ...]:
+        self.state, commands = core.step(self.state, event, now)
+        return commands
+
+    def running(self, of: ShardSpec = ALPHA, now: float = T0) -> "Talk":
+        """Up to a launched process."""
+        self.tell(core.Commanded(assign(of)), now)
+        self.tell(core.Fetched(of.cache_name), now)
+        self.tell(core.Commanded(start(of)), now)
+        self.tell(core.Launched(of.key, 4711), now)
+        return self
+
+    def kept(self, of: ShardSpec = ALPHA) -> core.Kept:
+        return self.state.shards[of.key]
+
+
+def reported(commands: tuple[core.Command, ...]) -> list[tuple[State, str]]:
+    return [
+        (status.state, status.reason)
+        for command in commands
+        if isinstance(command, core.Report)
+        for status in command.statuses
+    ]
+
+
+def acts(commands: tuple[core.Command, ...]) -> list[core.Command]:
+    return [command for command in commands if not isinstance(command, core.Report)]
+
+
+def test_a_shard_lives_from_assign_to_gone() -> None:
+    """Assigned, fetching, held, starting, started, ready, stopping, gone: one step each, each reported."""
+    talk = Talk()
+    seen: list[State] = []
+    for event in (
+        core.Commanded(assign(ALPHA)),
+        core.Fetching(ALPHA.cache_name),
+        core.Fetched(ALPHA.cache_name),
+        core.Commanded(start(ALPHA)),
+        core.Milestone(ALPHA.key, "started"),
+        core.Milestone(ALPHA.key, "ready"),
+        core.Commanded(stop(ALPHA)),
+        core.Swept(ALPHA.key),
+    ):
+        seen += [state for state, _ in reported(talk.tell(event))]
+    assert seen == ["assigned", "fetching", "held", "starting", "started", "ready", "stopping", "gone"]
+    assert talk.state.shards == {}
+
+
+def test_nothing_is_executed_before_start() -> None:
+    """Weights that are here make a shard held, and held executes nothing."""
+    talk = Talk()
+    assert acts(talk.tell(core.Commanded(assign(ALPHA)))) == [core.Fetch(ALPHA.source, 1000)]
+    assert acts(talk.tell(core.Fetched(ALPHA.cache_name))) == []
+    assert acts(talk.tell(core.Commanded(start(ALPHA)))) == [core.Launch(ALPHA)]
+
+
+def test_a_start_that_comes_before_the_weights_has_no_effect() -> None:
+    """An early Start is answered with the truth and starts nothing later."""
+    talk = Talk()
+    talk.tell(core.Commanded(assign(ALPHA)))
+    assert reported(talk.tell(core.Commanded(start(ALPHA)))) == [("assigned", "")]
+    assert acts(talk.tell(core.Fetched(ALPHA.cache_name))) == []
+
+
+@pytest.mark.parametrize("command", [assign(ALPHA), start(ALPHA)])
+def test_what_comes_twice_is_answered_and_changes_nothing(command: core.Order) -> None:
+    """A duplicate of a command that was obeyed does nothing but report."""
+    talk = Talk().running()
+    before = talk.state
+    assert acts(talk.tell(core.Commanded(command))) == []
+    assert talk.state == before
+
+
+def test_a_second_stop_does_not_terminate_again() -> None:
+    """Stop is sent again while nothing follows; the process is terminated once."""
+    talk = Talk().running()
+    assert acts(talk.tell(core.Commanded(stop(ALPHA, grace=3)))) == [core.Terminate(ALPHA.key, 3)]
+    again = talk.tell(core.Commanded(stop(ALPHA, grace=3)))
+    assert (acts(again), reported(again)) == ([], [("stopping", "it left the catalog")])
+
+
+@pytest.mark.parametrize("command", [start(ALPHA), stop(ALPHA)])
+def test_a_shard_that_is_not_here_is_gone(command: core.Order) -> None:
+    """Orders for an unknown shard are answered `gone`, never with silence."""
+    assert reported(Talk().tell(core.Commanded(command))) == [("gone", "")]
+
+
+def test_a_stop_for_another_generation_stops_nothing() -> None:
+    """A late Stop that means another generation leaves this one running."""
+    talk = Talk().running()
+    commands = talk.tell(core.Commanded(stop(ALPHA, generation="older")))
+    assert (acts(commands), talk.kept().state) == ([], "starting")
+
+
+@pytest.mark.parametrize(
+    ("second", "said"),
+    [
+        (spec("beta/aaaa", gpus=("GPU-1",), port=20500), "GPU GPU-1 is held by alpha/x7qf rank 0 (starting)"),
+        (spec("beta/aaaa", port=20005), "port 20005 is held by alpha/x7qf rank 0 (starting)"),
+        (spec("beta/aaaa", nodes=("node-b",), port=20500), "it is meant for node node-b, this is node-a"),
+    ],
+)
+def test_what_is_held_is_refused_with_its_holder(second: ShardSpec, said: str) -> None:
+    """The node is the second applier: a placement that collides becomes `failed: refused`."""
+    talk = Talk().running(spec(gpus=("GPU-1", "GPU-2")))
+    commands = talk.tell(core.Commanded(assign(second)))
+    assert (acts(commands), reported(commands)) == ([], [("failed", f"refused: {said}")])
+
+
+def test_a_refused_shard_holds_nothing() -> None:
+    """What was refused blocks neither its GPUs nor its ports, and ends without a sweep."""
+    talk = Talk().running(spec(gpus=("GPU-1",)))
+    refused = spec("beta/aaaa", gpus=("GPU-1", "GPU-2"), port=20500)
+    third = spec("gamma/bbbb", gpus=("GPU-2",), port=20500)
+    talk.tell(core.Commanded(assign(refused)))
+    assert reported(talk.tell(core.Commanded(assign(third)))) == [("assigned", "")]
+    assert reported(talk.tell(core.Commanded(stop(refused))))[0][0] == "gone"
+    assert talk.state.failures(T0) == ()
+
+
+def test_gpus_and_ports_are_free_only_after_the_sweep() -> None:
+    """A stopping shard holds what it had until nobody of it is left."""
+    talk = Talk().running(spec(gpus=("GPU-1",)))
+    heir = spec("beta/aaaa", gpus=("GPU-1",))
+    talk.tell(core.Commanded(stop(ALPHA)))
+    assert reported(talk.tell(core.Commanded(assign(heir))))[0][0] == "failed"
+    talk.tell(core.Commanded(stop(heir)))
+    assert reported(talk.tell(core.Swept(ALPHA.key))) == [("gone", "it left the catalog")]
+    assert reported(talk.tell(core.Commanded(assign(heir)))) == [("assigned", "")]
+
+
+@pytest.mark.parametrize("reached", [(), ("started",), ("started", "ready"), ("ready",)])
+def test_an_exit_decides_at_once(reached: tuple[str, ...]) -> None:
+    """Whatever the shard was waiting for, its exit fails it, and its residue is swept."""
+    talk = Talk().running()
+    for milestone in reached:
+        talk.tell(core.Milestone(ALPHA.key, milestone))  # type: ignore[arg-type]
+    commands = talk.tell(core.Exited(ALPHA.key, "exit 1: out of memory"))
+    assert acts(commands) == [core.Sweep(ALPHA.key)]
+    assert reported(commands) == [("failed", "exit 1: out of memory")]
+    assert talk.tell(core.Milestone(ALPHA.key, "ready")) == ()
+
+
+def test_a_failed_shard_stays_until_it_is_stopped() -> None:
+    """A sweep empties a failed shard; only Stop removes it."""
+    talk = Talk().running()
+    talk.tell(core.Exited(ALPHA.key, "exit 1"))
+    assert talk.tell(core.Swept(ALPHA.key)) == ()
+    assert talk.kept().state == "failed"
+    commands = talk.tell(core.Commanded(stop(ALPHA)))
+    assert (acts(commands), reported(commands)) == ([core.Forget(ALPHA.key)], [("gone", "exit 1")])
+
+
+def test_stop_during_the_sweep_of_a_failed_shard_waits_for_it() -> None:
+    """Stop terminates no second time what is being swept; `gone` still needs the proof."""
+    talk = Talk().running()
+    talk.tell(core.Exited(ALPHA.key, "exit 1"))
+    commands = talk.tell(core.Commanded(stop(ALPHA)))
+    assert (acts(commands), reported(commands)) == ([], [("stopping", "exit 1")])
+    assert acts(talk.tell(core.Swept(ALPHA.key))) == [core.Forget(ALPHA.key)]
+
+
+def test_an_exit_while_stopping_is_what_was_asked_for() -> None:
+    """The exit of a shard that is being stopped is no failure."""
+    talk = Talk().running()
+    talk.tell(core.Commanded(stop(ALPHA)))
+    assert talk.tell(core.Exited(ALPHA.key, "signal 15")) == ()
+    assert talk.state.failures(T0) == ()
+
+
+def test_fetching_is_never_charged_to_the_start() -> None:
+    """The deadline counts from exec: a day of downloading moves it by nothing."""
+    talk = Talk()
+    talk.tell(core.Commanded(assign(ALPHA)))
+    assert core.wake_at(talk.state) is None
+    day = T0 + 86400
+    talk.tell(core.Fetched(ALPHA.cache_name), day)
+    talk.tell(core.Commanded(start(ALPHA)), day + 5)
+    assert core.wake_at(talk.state) == day + 5 + 1200
+
+
+def test_a_start_that_takes_too_long_has_failed() -> None:
+    """At its deadline a shard that is not ready fails with the limit named; `started` moves nothing."""
+    talk = Talk().running()
+    talk.tell(core.Milestone(ALPHA.key, "started"), T0 + 1000)
+    assert talk.tell(core.Tick(), T0 + 1199) == ()
+    commands = talk.tell(core.Tick(), T0 + 1200)
+    assert reported(commands) == [
+        ("failed", "not ready 20m after its start (start_deadline); it was started")
+    ]
+    assert acts(commands) == [core.Sweep(ALPHA.key)]
+    assert core.wake_at(talk.state) is None
+
+
+def test_a_ready_shard_has_no_deadline() -> None:
+    """Nothing is due once it is ready."""
+    talk = Talk().running()
+    talk.tell(core.Milestone(ALPHA.key, "ready"))
+    assert core.wake_at(talk.state) is None
+    assert talk.tell(core.Tick(), T0 + 10**6) == ()
+
+
+def test_one_fetch_serves_all_shards_that_wait_for_it() -> None:
+    """Two shards of one source make one Fetch; the last that leaves releases it."""
+    talk, second = Talk(), spec("alpha/yyyy", port=20100)
+    talk.tell(core.Commanded(assign(ALPHA)))
+    assert acts(talk.tell(core.Commanded(assign(second)))) == []
+    first_gone = acts(talk.tell(core.Commanded(stop(ALPHA))))
+    assert first_gone == [core.Forget(ALPHA.key)]
+    assert acts(talk.tell(core.Commanded(stop(second)))) == [
+        core.Release(second.cache_name),
+        core.Forget(second.key),
+    ]
+
+
+def test_a_fetch_that_fails_fails_every_shard_that_waits() -> None:
+    """The reason of the fetch is the reason of the shards, and nothing needs a sweep."""
+    talk, second = Talk(), spec("alpha/yyyy", port=20100)
+    talk.tell(core.Commanded(assign(ALPHA)))
+    talk.tell(core.Commanded(assign(second)))
+    commands = talk.tell(core.FetchFailed(ALPHA.cache_name, "cannot fetch: 404"))
+    assert (acts(commands), reported(commands)) == ([], [("failed", "cannot fetch: 404")] * 2)
+
+
+def test_failures_are_remembered_by_model_and_generation() -> None:
+    """They are counted across replicas, with their age, so that a new control plane can ask."""
+    talk = Talk()
+    for n, replica in enumerate(("alpha/aaaa", "alpha/bbbb")):
+        talk.running(spec(replica, port=20000 + 10 * n), T0 + n)
+        talk.tell(core.Exited((replica, 0), "exit 1"), T0 + n)
+    (failure,) = talk.state.failures(T0 + 11)
+    assert (failure.model, failure.generation, failure.count) == ("alpha", "g1", 2)
+    assert (failure.age, failure.reason) == (10.0, "exit 1")
+
+
+def test_minutes_of_ready_clear_the_failures() -> None:
+    """A (model, generation) that stayed ready long enough starts again at the base delay."""
+    talk, second = Talk(core.Limits(reset_after=60)).running(), spec("alpha/yyyy", port=20100)
+    talk.tell(core.Exited(ALPHA.key, "exit 1"))
+    talk.running(second)
+    talk.tell(core.Milestone(second.key, "ready"), T0 + 10)
+    assert core.wake_at(talk.state) == T0 + 70
+    talk.tell(core.Tick(), T0 + 69)
+    assert talk.state.failures(T0) != ()
+    talk.tell(core.Tick(), T0 + 70)
+    assert talk.state.failures(T0) == ()
+    assert core.wake_at(talk.state) is None
+
+
+def test_the_tables_are_bounded() -> None:
+    """A node keeps so many shards and so many failures, drops the oldest failure, refuses the next shard."""
+    talk = Talk(core.Limits(shards=3, failures=2))
+    for n in range(3):
+        shard = spec(f"m{n}/aaaa", port=20000 + 10 * n)
+        talk.running(shard, T0 + n)
+        talk.tell(core.Exited(shard.key, "exit 1"), T0 + n)
+    assert [failure.model for failure in talk.state.failures(T0)] == ["m1", "m2"]
+    commands = talk.tell(core.Commanded(assign(spec("m9/aaaa", port=20900))))
+    assert reported(commands) == [("failed", "refused: this node already keeps 3 shards")]
+    assert len(talk.state.shards) == 3
+
+
+def test_an_adopted_shard_keeps_the_deadline_of_its_exec() -> None:
+    """A restart of the agent gives a slow start no second chance."""
+    talk = Talk()
+    commands = talk.tell(core.Adopted(ALPHA, 4711, "starting", age=200.0))
+    assert reported(commands) == [("starting", "")]
+    assert core.wake_at(talk.state) == T0 + 1000
+    assert (talk.kept().adopted, talk.kept().status(T0).age) == (True, 200.0)
+
+
+def test_an_adopted_shard_stops_like_any_other() -> None:
+    """It is terminated, swept and forgotten."""
+    talk = Talk()
+    talk.tell(core.Adopted(ALPHA, 4711, "ready", age=200.0))
+    assert acts(talk.tell(core.Commanded(stop(ALPHA)))) == [core.Terminate(ALPHA.key, 20.0)]
+    assert acts(talk.tell(core.Swept(ALPHA.key))) == [core.Forget(ALPHA.key)]
+
+
+def test_a_sweep_that_lingers_says_who_is_left() -> None:
+    """A process that will not die is named while the shard holds what it had."""
+    talk = Talk().running()
+    talk.tell(core.Commanded(stop(ALPHA)))
+    told = core.Lingers(ALPHA.key, "cannot end pid 12 (state D)")
+    assert reported(talk.tell(told)) == [("stopping", "cannot end pid 12 (state D)")]
+    assert talk.tell(told) == ()
+
+
+def test_idle_is_kept_for_the_heartbeat() -> None:
+    """The engine's counters change no state and are not reported by themselves."""
+    talk = Talk().running()
+    assert talk.state.idle() == ()
+    assert talk.tell(core.Idle(ALPHA.key, True)) == ()
+    assert talk.state.idle() == ((ALPHA.key, True),)
+    talk.tell(core.Commanded(stop(ALPHA)))
+    assert talk.state.idle() == ()
+
+
+def test_a_step_mutates_nothing() -> None:
+    """The state before a step is still what it was."""
+    talk = Talk()
+    before = talk.state
+    talk.running()
+    assert before == core.AgentState(NODE)
+    assert dataclasses.is_dataclass(before)
