@@ -65,7 +65,7 @@ class Ordered:
     """The dispatcher sent `order` for a shard; it is sent again if nothing follows."""
 
     key: ShardKey
-    order: Literal["start", "stop"]
+    order: Literal["assign", "start", "stop"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

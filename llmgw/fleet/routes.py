@@ -26,8 +26,13 @@ class RoutedModel:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Routes:
-    """A full snapshot. Versions only grow, across restarts of the control plane too (epoch · 2³² + n)."""
+    """A full snapshot. Versions only grow, across restarts of the control plane too (epoch · 2³² + n).
+
+    `partial` = a restarted control plane has not heard every node yet: a gateway adds this to what it
+    has, and takes nothing away.
+    """
 
     version: int = 0
+    partial: bool = False
     models: tuple[RoutedModel, ...] = ()
     endpoints: tuple[Endpoint, ...] = ()

@@ -37,7 +37,7 @@ class Shard:
     status: ShardStatus
     since: float
     confirmed: bool = True
-    ordered: Literal["", "start", "stop"] = ""
+    ordered: Literal["", "assign", "start", "stop"] = ""
     ordered_at: float = 0.0
 
     @property

@@ -22,20 +22,26 @@ class Trouble:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Draining:
-    """A drain under way: told to the gateways in table `version`; over at `limit` whatever they say."""
+    """A drain under way: told to the gateways in table `version`; over at `limit` whatever they say.
+
+    `gap` = there was no room for the new one beside the old, so the old goes first.
+    """
 
     since: float
     limit: float
     version: int
     because: str
+    gap: bool = False
     stop_sent: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Ledger:
-    """`charged` are the failed replicas already counted; `routes` is the newest table."""
+    """`charged` are the failed replicas already counted; `lost` the nodes whose loss was acted on;
+    `routes` the newest table."""
 
     troubles: Mapping[tuple[str, str], Trouble] = dataclasses.field(default_factory=dict)
     drains: Mapping[str, Draining] = dataclasses.field(default_factory=dict)
     charged: frozenset[str] = frozenset()
+    lost: frozenset[str] = frozenset()
     routes: Routes = dataclasses.field(default_factory=Routes)

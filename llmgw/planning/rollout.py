@@ -1,0 +1,166 @@
+"""What one model needs: more replicas, other ones, or fewer. A step of `reconcile`, pure and per model.
+
+Reality wins: a reported replica of a current generation counts, whoever started it. The old
+generation goes only when the new one has proved itself, or when there is no room for both.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+
+from llmgw.catalog.model import Model
+from llmgw.fleet.replica import Replica
+from llmgw.planning.ledger import Trouble
+from llmgw.planning.view import View
+
+SURGE = 1
+"""Replicas above the wanted count while a new generation takes over."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Need:
+    """What is to be done about one model.
+
+    `create` replicas may be placed (one a pass does), `because` of something; `drain` and `undrain`
+    are (replica, because). `swap` is the old replica that may go first if the new one finds no room.
+    """
+
+    create: int = 0
+    because: str = ""
+    drain: tuple[tuple[str, str], ...] = ()
+    undrain: tuple[tuple[str, str], ...] = ()
+    swap: str = ""
+
+
+def wanted(model: Model) -> int:
+    """How many replicas the model should have now: its lower bound, until signals move it."""
+    return model.scaling.min
+
+
+def leaving(view: View, model: str) -> Need:
+    """The model is not in the catalog: everything it has drains."""
+    drains = view.ledger.drains
+    return Need(
+        drain=tuple(
+            (replica.id, f"{model} left the catalog")
+            for replica in view.of_model(model)
+            if replica.id not in drains and _counts(replica)
+        )
+    )
+
+
+def need(view: View, model: Model, generations: Mapping[str, str]) -> Need:
+    """What `model` needs. `generations` maps the current ones to their profile names."""
+    if model.name in view.desired.marks.paused:
+        return Need()
+    drains = view.ledger.drains
+    mine = view.of_model(model.name)
+    counted = [replica for replica in mine if _counts(replica) and replica.id not in drains]
+    fresh = [replica for replica in counted if replica.generation in generations]
+    stale = [replica for replica in counted if replica.generation not in generations]
+    count = wanted(model)
+    back = _undrain(view, mine, generations, fresh, stale, count)
+    missing = count - len(fresh) - sum(replica.generation in generations for replica, _ in back)
+    running = len(counted) + sum(
+        replica.id in drains and not drains[replica.id].stop_sent for replica in mine
+    )
+    room_above = count + (SURGE if running > len(fresh) else 0) - running
+    trouble = _worst(view, model, generations)
+    held_back = bool(back) or _must_wait(view, mine, trouble)
+    return Need(
+        create=0 if held_back else max(0, min(missing, room_above)),
+        because=_because(missing, count, stale, trouble),
+        drain=_drain(view, fresh, stale, count),
+        undrain=tuple((replica.id, because) for replica, because in back),
+        swap=_swap(view, stale, fresh, mine, trouble) if missing > 0 and not back else "",
+    )
+
+
+def _counts(replica: Replica) -> bool:
+    return replica.phase not in ("Failed", "Lost")
+
+
+def _settled(view: View, replica: Replica) -> bool:
+    return replica.phase == "Ready" and view.now - replica.since >= view.timers.min_ready
+
+
+def _drain(view: View, fresh: list[Replica], stale: list[Replica], count: int) -> tuple[tuple[str, str], ...]:
+    """Stale ones whose successors have proved themselves, then what is above the wanted count."""
+    leave: list[tuple[str, str]] = []
+    settled = [replica for replica in fresh if _settled(view, replica)]
+    serving = len(settled) + sum(replica.serves for replica in stale)
+    enough = min(count, len(settled)) == count
+    for replica in sorted(stale, key=lambda r: (r.serves, r.id)):
+        if not replica.serves and (replica.phase != "Unknown" or enough):
+            leave.append((replica.id, f"generation {replica.generation[:6]} is superseded"))
+        elif replica.serves and (enough or (settled and serving - 1 >= count)):
+            leave.append(
+                (replica.id, f"generation {replica.generation[:6]} is replaced and its successor is ready")
+            )
+            serving -= 1
+    serving_fresh = sum(replica.serves for replica in fresh)
+    excess = len(fresh) - count
+    for replica in sorted(fresh, key=lambda r: (r.serves, -r.since, r.id)):
+        if excess <= 0:
+            break
+        if not replica.serves or serving_fresh > count:
+            serving_fresh -= replica.serves
+            excess -= 1
+            leave.append((replica.id, f"{count} wanted, this is one more"))
+    return tuple(leave)
+
+
+def _undrain(
+    view: View,
+    mine: list[Replica],
+    generations: Mapping[str, str],
+    fresh: list[Replica],
+    stale: list[Replica],
+    count: int,
+) -> list[tuple[Replica, str]]:
+    """Drains taken back: the replica is good, its stop was not sent, and without it too few serve."""
+    back: list[tuple[Replica, str]] = []
+    short_fresh = count - len(fresh)
+    serving = sum(replica.serves for replica in (*fresh, *stale))
+    for replica in mine:
+        draining = view.ledger.drains.get(replica.id)
+        if draining is None or draining.stop_sent or not replica.serves:
+            continue
+        if replica.generation in generations and short_fresh > 0:
+            back.append((replica, "it is wanted again"))
+            short_fresh -= 1
+            serving += 1
+        elif replica.generation not in generations and not draining.gap and serving < count:
+            back.append((replica, "its successor does not serve"))
+            serving += 1
+    return back
+
+
+def _must_wait(view: View, mine: list[Replica], trouble: Trouble | None) -> bool:
+    """Back-off; and while a node is unheard, what a Ready replica serves would only be doubled."""
+    if trouble is not None and view.now < trouble.until:
+        return True
+    return bool(view.unheard) and any(replica.serves for replica in mine)
+
+
+def _worst(view: View, model: Model, generations: Mapping[str, str]) -> Trouble | None:
+    found = [t for g in generations if (t := view.ledger.troubles.get((model.name, g))) is not None]
+    return max(found, key=lambda trouble: trouble.failures, default=None)
+
+
+def _swap(
+    view: View, stale: list[Replica], fresh: list[Replica], mine: list[Replica], trouble: Trouble | None
+) -> str:
+    """The old replica to give up for room: only one at a time, and never for a generation that failed."""
+    busy = any(replica.id in view.ledger.drains or not _counts(replica) for replica in mine)
+    unproved = any(not _settled(view, replica) for replica in fresh)
+    if trouble is not None or busy or unproved or not stale:
+        return ""
+    return min(stale, key=lambda replica: (replica.serves, replica.id)).id
+
+
+def _because(missing: int, count: int, stale: list[Replica], trouble: Trouble | None) -> str:
+    if trouble is not None:
+        return f"try {trouble.failures + 1} after: {trouble.reason}"
+    if stale:
+        return "its generation changed"
+    return f"{count - missing} of {count} replicas"
