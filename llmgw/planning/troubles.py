@@ -7,6 +7,7 @@ terminal failure, only a capped delay with its reason.
 import dataclasses
 
 from llmgw.fleet.replica import Replica
+from llmgw.fleet.world import Shard
 from llmgw.kit.backoff import Backoff
 from llmgw.kit.chance import Chance
 from llmgw.planning.ledger import Ledger, Trouble
@@ -25,7 +26,7 @@ def charge(view: View, chance: Chance) -> Ledger:
         if broke(replica) and replica.id not in charged and replica.id not in ledger.drains:
             failures = troubles[key].failures + 1 if key in troubles else 1
             until = view.now + delays.delay(failures, chance)
-            nodes = tuple(sorted(shard.spec.node for shard in replica.present if shard.state == "failed"))
+            nodes = tuple(sorted(shard.spec.node for shard in replica.present if _broke(shard)))
             troubles[key] = Trouble(failures, until, replica.why, nodes)
             charged.add(replica.id)
         elif replica.phase == "Ready" and view.now - replica.since >= view.timers.backoff_reset:
@@ -41,8 +42,12 @@ def charge(view: View, chance: Chance) -> Ledger:
 
 
 def broke(replica: Replica) -> bool:
-    """Whether an engine of it failed; a replica whose node went away broke nothing."""
-    return any(shard.state == "failed" for shard in replica.present)
+    """Whether a start of it failed; a replica whose node went away broke nothing."""
+    return replica.phase == "Failed" and any(_broke(shard) for shard in replica.present)
+
+
+def _broke(shard: Shard) -> bool:
+    return shard.state == "failed" or not shard.confirmed
 
 
 def _remembered_by_agents(
