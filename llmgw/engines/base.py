@@ -1,0 +1,177 @@
+"""What llmgw knows of every engine, as one contract; one module an engine fulfils it.
+
+Called by `agent.supervisor` (command lines), `agent.health` (what to watch, the load) and
+`agent.process` (what an exit means). Builds command lines, runs none.
+"""
+
+import dataclasses
+import re
+import signal
+from collections.abc import Iterable, Mapping
+from typing import Literal, Protocol
+
+from llmgw.catalog.model import Profile
+from llmgw.fleet.shard import ShardSpec
+from llmgw.kit.text import safe
+
+Env = tuple[tuple[str, str], ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CommandLine:
+    """What is executed: argv with its program first, and the environment that the engine itself needs."""
+
+    argv: tuple[str, ...]
+    env: Env = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Watch:
+    """How one rank is seen to come up and to live.
+
+    `started`: "alive" = it was executed, "listening" = a socket of its tree listens on `port`.
+    `ready`: "answers" = HTTP on the shard's port, then a real completion; "joined" = its tree has an
+    established connection from or to `port`. `timeout` is of one probe, in seconds.
+    """
+
+    started: Literal["alive", "listening"]
+    ready: Literal["answers", "joined"]
+    port: int
+    path: str = "/health"
+    timeout: float = 5.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Load:
+    """An engine's own counters: requests it works on, and requests that wait for it."""
+
+    running: int
+    waiting: int
+
+    @property
+    def idle(self) -> bool:
+        return self.running == 0 and self.waiting == 0
+
+
+class Adapter(Protocol):
+    """One engine. `weights` is what its command line wants: one GGUF file, or the whole directory."""
+
+    @property
+    def name(self) -> str:
+        """As profiles spell it."""
+        ...
+
+    @property
+    def programs(self) -> tuple[str, ...]:
+        """The names it is looked for on PATH, the first that is found wins."""
+        ...
+
+    @property
+    def weights(self) -> Literal["gguf", "directory"]:
+        """What `command` wants as its weights."""
+        ...
+
+    def command(self, spec: ShardSpec, weights: str, engine: str) -> CommandLine:
+        """The command line of `spec`'s rank. `engine` is the program that was found on the node.
+
+        Raises Failed where the engine cannot be run like this at all.
+        """
+        ...
+
+    def watch(self, spec: ShardSpec) -> Watch:
+        """How this rank is watched."""
+        ...
+
+    def terminates(self, rank: int) -> bool:
+        """Whether TERM to this rank's leader ends it; else it is only waited for, then killed."""
+        ...
+
+    def load(self, metrics: str) -> Load | None:
+        """The load out of the text of `/metrics`; None where it is not in there."""
+        ...
+
+    def explain(self, code: int | None, log_tail: str) -> str:
+        """Why a process ended, for people: its exit and its last real error line. None = status unknown."""
+        ...
+
+
+def host_port(address: str, port: int) -> str:
+    """`address:port`, with brackets where the address needs them."""
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+def rendezvous(spec: ShardSpec) -> int:
+    """The port where the ranks of a replica meet: the one after rank 0's HTTP port."""
+    return spec.peers[0].port + 1
+
+
+def flags(profile: Profile, *, without: Iterable[str] = ()) -> tuple[str, ...]:
+    """The profile's own engine arguments as flags: `true` → `--x`, `false` → `--no-x`, lists spread."""
+    skipped = set(without)
+    found: list[str] = []
+    for key, value in profile.args:
+        flag = key.lstrip("-").replace("_", "-")
+        if flag in skipped:
+            continue
+        if isinstance(value, bool):
+            found.append(f"--{flag}" if value else f"--no-{flag}")
+        elif isinstance(value, tuple):
+            found += [f"--{flag}", *value]
+        else:
+            found += [f"--{flag}", str(value)]
+    return tuple(found)
+
+
+def metric_sums(text: str) -> Mapping[str, float]:
+    """Prometheus text as name → sum over its label sets. Lines that do not parse are left out."""
+    sums: dict[str, float] = {}
+    for line in text.splitlines():
+        match = _SAMPLE.match(line)
+        if match:
+            sums[match["name"]] = sums.get(match["name"], 0.0) + float(match["value"])
+    return sums
+
+
+def load_of(text: str, running: str, waiting: str) -> Load | None:
+    """The load that two gauges tell; None unless both are there."""
+    sums = metric_sums(text)
+    if running not in sums or waiting not in sums:
+        return None
+    return Load(round(sums[running]), round(sums[waiting]))
+
+
+def how_it_ended(code: int | None) -> str:
+    """`exit 1`, `killed by SIGKILL`, or that nobody knows: negative codes are signals."""
+    if code is None:
+        return "ended (exit status unknown: it was adopted, not started, by this agent)"
+    if code >= 0:
+        return f"exit {code}"
+    try:
+        return f"killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"killed by signal {-code}"
+
+
+def last_error(log_tail: str) -> str:
+    """The last line that reads like an error, else the last line; safe to show, at most 300 characters."""
+    lines = [line for raw in log_tail.splitlines() if (line := safe(raw).strip())]
+    errors = [line for line in lines if _ERROR.search(line) and not _NOISE.search(line)]
+    return (errors or lines or [""])[-1][:300]
+
+
+def explained(ended: str, log_tail: str) -> str:
+    """How it ended, and what its log said last."""
+    said = last_error(log_tail)
+    return f"{ended}: {said}" if said else ended
+
+
+_SAMPLE = re.compile(
+    r"(?P<name>[A-Za-z_:][\w:]*)(?:\{[^}]*\})?\s+(?P<value>[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)(?:\s|\Z)",
+    re.ASCII,
+)
+_ERROR = re.compile(
+    r"error|exception|fail|fatal|abort|assert|cannot|can't|couldn't|unable|refused|crash|denied"
+    r"|out of memory|no such|not found|unrecognized|invalid|exceed|mismatch|killed",
+    re.IGNORECASE,
+)
+_NOISE = re.compile(r"^During handling of|^Traceback|deprecat|\bwarning\b", re.IGNORECASE)
