@@ -1,0 +1,46 @@
+"""The calling end: a channel of its own connection. Used by agents and gateways to reach their control plane."""
+
+import asyncio
+import os
+from collections.abc import Iterable
+
+from llmgw.transport.channel import Channel, ChannelClosed
+from llmgw.transport.connection import Connection
+from llmgw.transport.limits import Limits
+
+
+async def connect(
+    host: str,
+    port: int,
+    path: str,
+    *,
+    ping: float = 5.0,
+    timeout: float = 15.0,  # noqa: ASYNC109 - the life-long limit of the channel, not of this call
+    headers: Iterable[tuple[str, str]] = (),
+) -> Channel:
+    """A channel at `path`, agreed to by the server within `timeout` seconds. Raises ChannelClosed.
+
+    It sends a PING every `ping` seconds and is closed when nothing came for `timeout`. Header names
+    are in lower case. Closing the channel closes its connection.
+    """
+    where = f"{host}:{port}"
+    limits = Limits(ping=ping, timeout=timeout)
+    try:
+        async with asyncio.timeout(timeout):
+            _, connection = await asyncio.get_running_loop().create_connection(
+                lambda: Connection(limits), host, port
+            )
+            return await _open(connection, path, headers)
+    except TimeoutError:
+        raise ChannelClosed(f"cannot reach {where}: no answer within {timeout:g} s") from None
+    except OSError as error:
+        why = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+        raise ChannelClosed(f"cannot reach {where}: {why.lower()}") from error
+
+
+async def _open(connection: Connection, path: str, headers: Iterable[tuple[str, str]]) -> Channel:
+    try:
+        return await connection.open(path, headers)
+    except BaseException:
+        connection.abort("the channel was not opened")
+        raise

@@ -1,0 +1,338 @@
+"""HTTP/2 on one socket, either end: the only user of h2.
+
+`transport.client` makes the client's, `transport.listener` the server's after it has seen the preface.
+Flow control: a channel's bytes are acknowledged when they are consumed; the connection's window is
+the sum of its channels' windows, so a channel that nobody reads stalls itself only.
+"""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Iterable, Mapping
+from typing import cast
+
+import h2.config
+import h2.connection
+import h2.errors
+import h2.events
+import h2.exceptions
+import h2.settings
+
+from llmgw.transport.channel import Channel, ChannelClosed
+from llmgw.transport.limits import Flood, Limits, Silence
+
+log = logging.getLogger(__name__)
+
+_COUNTED: Mapping[type[h2.events.Event], str] = {
+    h2.events.RequestReceived: "HEADERS",
+    h2.events.StreamReset: "RST_STREAM",
+    h2.events.RemoteSettingsChanged: "SETTINGS",
+    h2.events.PingReceived: "PING",
+}
+
+
+class Connection(asyncio.Protocol):
+    """One socket's HTTP/2. With `on_channel` it is the server's end, without the client's."""
+
+    def __init__(
+        self,
+        limits: Limits,
+        *,
+        on_channel: Callable[[Channel], None] | None = None,
+        paths: frozenset[str] = frozenset(),
+    ) -> None:
+        self.peer = ""
+        self._limits = limits
+        self._on_channel = on_channel
+        self._paths = paths
+        self._h2 = _state_machine(limits, client=on_channel is None)
+        self._loop = asyncio.get_running_loop()
+        self._lost = self._loop.create_future()
+        self._channels: dict[int, Channel] = {}
+        self._answers: dict[int, asyncio.Future[int]] = {}
+        self._pings: dict[bytes, asyncio.Future[bool]] = {}
+        self._pinged = 0
+        self._waiters: list[asyncio.Future[None]] = []
+        self._paused = False
+        self._said = ""
+        self._flood = Flood(limits.frames_per_second)
+        self._silence = Silence(limits, self._loop.time())
+        self._empty_since = self._loop.time()
+        self._timer: asyncio.TimerHandle | None = None
+
+    # --- asyncio's side ----------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self.peer = peer_of(transport)
+        tune(transport, self._limits)
+        self._h2.initiate_connection()
+        extra = self._limits.window * self._limits.channels - 65_535
+        self._h2.increment_flow_control_window(extra)
+        self._timer = self._loop.call_later(self._limits.ping, self._tick)
+        self._flush()
+
+    def data_received(self, data: bytes) -> None:
+        self._silence.heard(self._loop.time())
+        if self._said:
+            return
+        try:
+            for event in self._h2.receive_data(data):
+                self._handle(event)
+        except h2.exceptions.ProtocolError as error:
+            self.shut(f"{self.peer} broke HTTP/2: {str(error) or type(error).__name__}")
+        self._flush()
+        self._wake()
+
+    def pause_writing(self) -> None:
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        self._wake()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end(f"{self.peer} is gone: {exc}" if exc else f"{self.peer} hung up")
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self._lost.done():
+            self._lost.set_result(None)
+
+    # --- what came ---------------------------------------------------------------------------
+
+    def _handle(self, event: h2.events.Event) -> None:
+        kind = _COUNTED.get(type(event))
+        if isinstance(event, h2.events.DataReceived) and not event.data and event.stream_ended is None:
+            kind = "empty DATA"
+        if kind and self._flood.exceeded(kind, self._loop.time()):
+            self.shut(f"{self.peer} floods with {kind} frames", h2.errors.ErrorCodes.ENHANCE_YOUR_CALM)
+        if self._said:
+            return
+        match event:
+            case h2.events.RequestReceived(stream_id=stream, headers=headers):
+                self._requested(stream, _texts(headers))
+            case h2.events.ResponseReceived(stream_id=stream, headers=headers):
+                self._answered(stream, int(_texts(headers).get(":status", "0")))
+            case h2.events.DataReceived():
+                self._data(event)
+            case h2.events.StreamEnded(stream_id=stream) if stream in self._channels:
+                self._channels[stream].ended(f"{self.peer} closed the channel")
+            case h2.events.StreamReset(stream_id=stream) if stream in self._channels:
+                self._drop(stream, f"{self.peer} gave the channel up")
+            case h2.events.PingAckReceived(ping_data=data):
+                self._pong(data)
+            case h2.events.ConnectionTerminated():
+                farewell = (event.additional_data or b"").decode(errors="replace")
+                self._end(f"{self.peer} said goodbye" + (f": {farewell}" if farewell else ""))
+                self._transport.close()
+
+    def _requested(self, stream: int, headers: Mapping[str, str]) -> None:
+        path = headers.get(":path", "")
+        status = 404 if path not in self._paths else 405 if headers.get(":method") != "POST" else 200
+        try:
+            self._h2.send_headers(stream, [(":status", str(status))], end_stream=status != 200)
+        except h2.exceptions.ProtocolError:
+            return  # h2 reads a whole piece before it tells: the reset that follows came with it
+        if status == 200 and self._on_channel is not None:
+            self._on_channel(self._channel(stream, path, headers))
+
+    def _answered(self, stream: int, status: int) -> None:
+        if (answer := self._answers.pop(stream, None)) is not None and not answer.done():
+            answer.set_result(status)
+
+    def _data(self, event: h2.events.DataReceived) -> None:
+        channel = self._channels.get(event.stream_id)
+        if channel is None:
+            self._h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+        else:
+            channel.arrived(event.data, event.flow_controlled_length)
+
+    def _pong(self, data: bytes) -> None:
+        if (waiting := self._pings.pop(data, None)) is not None and not waiting.done():
+            waiting.set_result(True)
+
+    # --- what channels ask (channel.Carrier) --------------------------------------------------
+
+    async def open(self, path: str, headers: Iterable[tuple[str, str]]) -> Channel:
+        """A channel at `path`, once the server has agreed. Raises ChannelClosed."""
+        stream = self._h2.get_next_available_stream_id()
+        answer = self._answers[stream] = self._loop.create_future()
+        channel = self._channel(stream, path, {})
+        fixed = [(":method", "POST"), (":scheme", "http"), (":authority", self.peer), (":path", path)]
+        self._h2.send_headers(stream, [*fixed, *headers])
+        self._flush()
+        status = await answer
+        if status != 200:
+            raise ChannelClosed(f"{self.peer} refuses a channel at {path}: HTTP {status}")
+        return channel
+
+    def _channel(self, stream: int, path: str, headers: Mapping[str, str]) -> Channel:
+        channel = Channel(
+            self, stream, peer=self.peer, path=path, headers=headers, stall=self._limits.timeout
+        )
+        self._channels[stream] = channel
+        return channel
+
+    def write(self, stream: int, data: memoryview) -> int:
+        if self._paused:
+            return 0
+        room = min(self._h2.local_flow_control_window(stream), self._h2.max_outbound_frame_size, len(data))
+        if room <= 0:
+            return 0
+        self._h2.send_data(stream, bytes(data[:room]))
+        self._flush()
+        return room
+
+    async def changed(self) -> None:
+        waiter = self._loop.create_future()
+        self._waiters.append(waiter)
+        await waiter
+
+    def acknowledge(self, stream: int, size: int) -> None:
+        if size and not self._said:
+            self._h2.acknowledge_received_data(size, stream)
+            self._flush()
+
+    def finish(self, stream: int) -> None:
+        if self._said or stream not in self._channels:
+            return
+        self._h2.end_stream(stream)
+        if self._on_channel is None:
+            self.shut("the channel was closed", h2.errors.ErrorCodes.NO_ERROR)
+        else:
+            self._release(stream, h2.errors.ErrorCodes.NO_ERROR)
+
+    def reset(self, stream: int, said: str) -> None:
+        if self._said or stream not in self._channels:
+            return
+        log.info("channel with %s given up: %s", self.peer, said)
+        self._release(stream, h2.errors.ErrorCodes.CANCEL)
+
+    def _release(self, stream: int, code: h2.errors.ErrorCodes) -> None:
+        if not self._h2.streams[stream].closed:
+            self._h2.reset_stream(stream, code)
+        self._drop(stream, "this end closed the channel")
+        self._flush()
+        self._wake()
+
+    async def ping(self, within: float) -> bool:
+        if self._said:
+            return False
+        self._pinged += 1
+        data = self._pinged.to_bytes(8, "big")
+        answer: asyncio.Future[bool] = self._loop.create_future()
+        self._pings[data] = answer
+        self._h2.ping(data)
+        self._flush()
+        try:
+            async with asyncio.timeout(within):
+                return await answer
+        except TimeoutError:
+            return False
+        finally:
+            self._pings.pop(data, None)
+
+    async def released(self) -> None:
+        if self._on_channel is None:
+            await self.closed()
+
+    # --- the end -----------------------------------------------------------------------------
+
+    def shut(self, said: str, code: h2.errors.ErrorCodes = h2.errors.ErrorCodes.PROTOCOL_ERROR) -> None:
+        """Say goodbye and why, deliver what is written; `closed` waits for it."""
+        if self._said:
+            return
+        if self._h2.state_machine.state is not h2.connection.ConnectionState.CLOSED:
+            self._h2.close_connection(code, additional_data=said.encode())
+        self._flush()
+        self._end(said)
+        if self._transport.can_write_eof() and not self._transport.is_closing():
+            self._transport.write_eof()
+        self._loop.call_later(self._limits.linger, self._transport.abort)
+
+    async def closed(self) -> None:
+        """Until the socket is gone; it gets `linger` seconds to deliver what was written."""
+        await asyncio.wait({self._lost}, timeout=self._limits.linger)
+        self._transport.abort()
+
+    def abort(self, said: str) -> None:
+        """Drop the socket at once."""
+        self._end(said)
+        self._transport.abort()
+
+    def _end(self, said: str) -> None:
+        if self._said:
+            return
+        self._said = said
+        for stream in list(self._channels):
+            self._drop(stream, said)
+        for answer in self._answers.values():
+            if not answer.done():
+                answer.set_exception(ChannelClosed(said))
+        for waiting in self._pings.values():
+            if not waiting.done():
+                waiting.set_result(False)
+        self._wake()
+
+    def _drop(self, stream: int, said: str) -> None:
+        channel = self._channels.pop(stream)
+        channel.ended(said)
+        channel.over(said)
+        self.acknowledge(stream, channel.owed())
+        if not self._channels:
+            self._empty_since = self._loop.time()
+
+    def _tick(self) -> None:
+        now = self._loop.time()
+        wait = self._silence.check(now)
+        if wait is None:
+            self.abort(f"{self.peer} did not answer for {self._limits.timeout:g} s")
+        elif not self._channels and now - self._empty_since >= self._limits.timeout:
+            self.shut("no channel was opened", h2.errors.ErrorCodes.NO_ERROR)
+        elif not self._said:
+            self._h2.ping(bytes(8))
+            self._flush()
+            self._timer = self._loop.call_later(wait, self._tick)
+
+    def _flush(self) -> None:
+        if data := self._h2.data_to_send():
+            self._transport.write(data)
+
+    def _wake(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+
+def _state_machine(limits: Limits, *, client: bool) -> h2.connection.H2Connection:
+    config = h2.config.H2Configuration(client_side=client, header_encoding=None)
+    machine = h2.connection.H2Connection(config=config)
+    codes = h2.settings.SettingCodes
+    values = {
+        codes.INITIAL_WINDOW_SIZE: limits.window,
+        codes.MAX_CONCURRENT_STREAMS: limits.channels,
+        codes.MAX_HEADER_LIST_SIZE: limits.head,
+    }
+    if client:
+        values[codes.ENABLE_PUSH] = 0
+    machine.local_settings = h2.settings.Settings(client=client, initial_values=values)
+    return machine
+
+
+def _texts(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in headers}
+
+
+def peer_of(transport: asyncio.BaseTransport) -> str:
+    """The other end's `host:port`, for people."""
+    name = transport.get_extra_info("peername")
+    return f"{name[0]}:{name[1]}" if name else "a peer that left"
+
+
+def tune(transport: asyncio.BaseTransport, limits: Limits) -> None:
+    """No delay for small messages; give up on a path that acknowledges nothing before we call it dead."""
+    sock = transport.get_extra_info("socket")
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    patience = max(limits.timeout - limits.ping, limits.ping)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(patience * 1000))

@@ -1,0 +1,90 @@
+"""How much and how long a peer may ask of us. Given to `connect` and `Listener`, obeyed everywhere below.
+
+Seconds and bytes. Every timer may be a fraction of a second.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+
+FRAMES_PER_SECOND: Mapping[str, int] = {
+    "HEADERS": 200,
+    "RST_STREAM": 100,
+    "SETTINGS": 50,
+    "PING": 500,
+    "empty DATA": 500,
+}
+"""Frames that cost us work and the sender nothing; h2 counts none of them itself."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Limits:
+    """The defaults suit agents on one network with their control plane.
+
+    `ping`: a PING goes out this often; `timeout`: after so long without a byte the peer is dead, and
+    a send that moves nothing for so long ends its channel. `window`: unread bytes a channel may hold.
+    `head`, `body`, `head_timeout`, `body_timeout`, `idle` are for HTTP/1.1 requests: bytes allowed,
+    seconds until all of them are here, seconds a connection may wait between two requests.
+    """
+
+    ping: float = 5.0
+    timeout: float = 15.0
+    window: int = 1024 * 1024
+    channels: int = 16
+    connections: int = 4096
+    head: int = 32 * 1024
+    body: int = 32 * 1024 * 1024
+    head_timeout: float = 10.0
+    body_timeout: float = 60.0
+    idle: float = 75.0
+    frames_per_second: Mapping[str, int] = dataclasses.field(default_factory=lambda: FRAMES_PER_SECOND)
+
+    @property
+    def linger(self) -> float:
+        """Seconds that a closing connection may take to deliver what it still has."""
+        return min(self.timeout, 1.0)
+
+
+class Flood:
+    """Counts frames by kind, second by second. Pure: `now` is the connection's clock."""
+
+    def __init__(self, limits: Mapping[str, int]) -> None:
+        self._limits = limits
+        self._second = 0
+        self._counts: dict[str, int] = {}
+
+    def exceeded(self, kind: str, now: float) -> bool:
+        """Count one frame of `kind`; whether that is more than a peer in good faith sends."""
+        if int(now) != self._second:
+            self._second = int(now)
+            self._counts.clear()
+        self._counts[kind] = self._counts.get(kind, 0) + 1
+        return self._counts[kind] > self._limits[kind]
+
+
+class Silence:
+    """How long the peer has said nothing while we could have heard it. Pure.
+
+    A process that was suspended finds its timers long due and the peer's answers still unread: what
+    a check comes late by is not the peer's silence.
+    """
+
+    def __init__(self, limits: Limits, now: float) -> None:
+        self._limits = limits
+        self._heard = now
+        self._due = now + limits.ping
+
+    def heard(self, now: float) -> None:
+        """Bytes came."""
+        self._heard = now
+
+    def check(self, now: float) -> float | None:
+        """Seconds until the next check, or None: the peer is dead."""
+        late = now - self._due
+        if late > self._limits.ping:
+            self._heard += late
+        left = self._heard + self._limits.timeout - now
+        if left <= 0:
+            return None
+        wait = min(self._limits.ping, left)
+        self._due = now + wait
+        return wait
