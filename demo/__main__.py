@@ -35,7 +35,7 @@ def main(arguments: list[str]) -> int:
 
 def up(arguments: list[str]) -> int:
     """`llmgw up catalog/`, with the engine of this environment on its path. Returns its exit code."""
-    path = os.pathsep.join((str(engine_directory()), str(SCRIPTS), os.environ.get("PATH", os.defpath)))
+    path = os.pathsep.join((str(SCRIPTS), os.environ.get("PATH", os.defpath)))
     command = [str(SCRIPTS / "llmgw"), "up", "catalog", "--state-dir", str(STATE / "state"), *arguments]
     # The child hears Ctrl-C itself, and drains; this process waits for it. A handler, unlike
     # SIG_IGN, is not inherited.
@@ -43,16 +43,6 @@ def up(arguments: list[str]) -> int:
     with subprocess.Popen(command, env={**os.environ, "PATH": path}) as child:
         signal.signal(signal.SIGTERM, lambda number, _: child.send_signal(number))
         return child.wait()
-
-
-def engine_directory() -> pathlib.Path:
-    """A directory that holds the engine under the name that llmgw looks for."""
-    directory = (STATE / "bin").absolute()
-    directory.mkdir(exist_ok=True)
-    link = directory / "llama-server"
-    link.unlink(missing_ok=True)
-    link.symlink_to(SCRIPTS / "llama-server-vulkan")
-    return directory
 
 
 if __name__ == "__main__":
