@@ -125,13 +125,13 @@ def etag(path: pathlib.Path) -> str:
 
 
 @contextlib.contextmanager
-def serving(files: Mapping[str, pathlib.Path], port: int = 0) -> Iterator[Server]:
-    """A server of `files` on loopback, in a thread of this process, until the block ends."""
-    with Server(files, port) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, name="weights")
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
+def serving(server: Server) -> Iterator[Server]:
+    """Let `server` answer, in a thread of this process, until the block ends."""
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, name="weights")
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

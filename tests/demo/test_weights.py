@@ -16,7 +16,7 @@ def server(tmp_path: pathlib.Path) -> Iterator[weights.Server]:
     """A server of one file, `model.gguf`."""
     path = tmp_path / "model.gguf"
     path.write_bytes(BODY)
-    with weights.serving({path.name: path}) as served:
+    with weights.serving(weights.Server({path.name: path})) as served:
         yield served
 
 
