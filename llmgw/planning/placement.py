@@ -168,19 +168,17 @@ def fits(site: Site, request: Request) -> bool:
     return not any(rule(site, request) for rule in RULES)
 
 
-def place(
-    replica: str, request: Request, sites: Sequence[Site], pressure: Mapping[str, float]
-) -> tuple[ShardSpec, ...]:
-    """The shards of `replica` on the best nodes, all or none: () when fewer than `nodes` of them fit.
+def choose(request: Request, sites: Sequence[Site], pressure: Mapping[str, float]) -> tuple[Site, ...]:
+    """The best nodes for one replica, all or none: () when fewer than `nodes` of them fit.
 
-    Rank 0 comes first in the order of preference. A gang's nodes have cards of one type.
+    Rank 0's comes first in the order of preference. A gang's nodes have cards of one type.
     """
     good = [site for site in sites if fits(site, request)]
     good.sort(key=lambda site: preference(site, request, pressure))
     for kind in dict.fromkeys(_kind(site, request) for site in good):
         same = [site for site in good if _kind(site, request) == kind]
         if len(same) >= request.profile.nodes:
-            return _specs(replica, request, same[: request.profile.nodes])
+            return tuple(same[: request.profile.nodes])
     return ()
 
 
@@ -205,7 +203,8 @@ def _kind(site: Site, request: Request) -> str:
     return cards[0].name if cards else "cpu"
 
 
-def _specs(replica: str, request: Request, sites: Sequence[Site]) -> tuple[ShardSpec, ...]:
+def specs(replica: str, request: Request, sites: Sequence[Site]) -> tuple[ShardSpec, ...]:
+    """The complete shards of `replica` on `sites`, in rank order: cards, ports, and where the others are."""
     blocks = [site.room.port_block(PORTS_PER_SHARD) for site in sites]
     peers = tuple(
         Peer(rank, site.room.info.id, site.room.info.address, block or 0)

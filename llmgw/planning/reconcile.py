@@ -17,7 +17,7 @@ from llmgw.planning import draining, rollout, troubles
 from llmgw.planning.actions import Action, Assign, Drain, Start, Stop, Undrain
 from llmgw.planning.desired import Desired
 from llmgw.planning.ledger import Draining, Ledger
-from llmgw.planning.placement import NoFit, Request, Site, demand_pressure, place, refusals
+from llmgw.planning.placement import NoFit, Request, Site, choose, demand_pressure, refusals, specs
 from llmgw.planning.routes import routes
 from llmgw.planning.view import View, look
 from llmgw.planning.wake import wake_at
@@ -190,17 +190,13 @@ def _place_one(
     for model in pending:
         requests = _requests(view, catalog, model)
         for request in requests:
-            specs = place(_new_id(view, model, chance), request, sites, pressure)
-            if specs:
-                return tuple(Assign(spec, needs[model.name].because) for spec in specs), unplaced, None
+            if chosen := choose(request, sites, pressure):
+                shards = specs(_new_id(view, model, chance), request, chosen)
+                return tuple(Assign(spec, needs[model.name].because) for spec in shards), unplaced, None
         said = tuple(refusals(sites, requests[0]))
         unplaced.append(Unplaced(model.name, requests[0].profile.name, needs[model.name].because, said))
         old = needs[model.name].swap
-        if (
-            swap is None
-            and old
-            and any(place(old, r, _without(view, sites, old), pressure) for r in requests)
-        ):
+        if swap is None and old and any(choose(r, _without(view, sites, old), pressure) for r in requests):
             swap = Drain(old, "no room for its successor beside it: the old one goes first")
     return (), unplaced, swap
 

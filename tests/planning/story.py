@@ -153,7 +153,7 @@ class Story:
     def _holds(self, spec: ShardSpec) -> None:
         node = self.fleet.nodes[spec.node].info
         if not node.holds(spec.cache_name):
-            entry = CachedWeights(spec.cache_name, spec.source.canonical, 1000)
+            entry = CachedWeights(spec.cache_name, spec.source.canonical, spec.source_bytes)
             info = dataclasses.replace(node, weights=(*(node.weights or ()), entry))
             self.hears(events.Reported(spec.node, (), info))
 

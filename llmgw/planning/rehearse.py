@@ -1,0 +1,181 @@
+"""`llmgw plan`: the loop's own function run forward on a copy of the fleet where everything succeeds.
+
+Every action succeeds at once, every Ready node goes on heartbeating, the silence of the others stands
+still, gateways finish what they have. The transcript is the plan: order, placement, bytes, and the
+lowest number of ready replicas on the way.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+
+from llmgw.fleet import events
+from llmgw.fleet.expiry import Timers
+from llmgw.fleet.node import CachedWeights
+from llmgw.fleet.shard import ShardKey, ShardSpec, ShardStatus, State
+from llmgw.fleet.world import Fleet
+from llmgw.kit.chance import Chance
+from llmgw.planning.actions import Action, Assign, Start, Stop
+from llmgw.planning.desired import Desired
+from llmgw.planning.ledger import Ledger
+from llmgw.planning.reconcile import Unplaced
+from llmgw.planning.settle import Settled, settle
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Step:
+    """One action of the transcript. `fetch` is the bytes its node has to fetch; None = length not known."""
+
+    action: Action
+    fetch: int | None = 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """What would happen. `before`, `lowest` and `after` count the ready replicas of each model."""
+
+    steps: tuple[Step, ...]
+    before: Mapping[str, int]
+    lowest: Mapping[str, int]
+    after: Mapping[str, int]
+    unplaced: tuple[Unplaced, ...]
+    alarms: tuple[str, ...]
+    fleet: Fleet
+
+
+def rehearse(
+    desired: Desired, fleet: Fleet, ledger: Ledger, now: float, chance: Chance, timers: Timers
+) -> Rehearsal:
+    """Run forward until nothing is left to do. Raises nothing: what cannot be placed is in `unplaced`."""
+    stage = _Stage(desired, fleet, ledger, now, chance, timers)
+    return stage.run()
+
+
+class _Stage:
+    """The copy of the fleet, and what was played on it. Lives for one rehearsal."""
+
+    def __init__(
+        self, desired: Desired, fleet: Fleet, ledger: Ledger, now: float, chance: Chance, timers: Timers
+    ) -> None:
+        self.desired, self.ledger, self.now, self.chance = desired, ledger, now, chance
+        # Who has not spoken stays unheard: only the places to wait for move with time.
+        self.timers = dataclasses.replace(timers, lost_grace=math.inf)
+        self.ready_nodes = {name for name in fleet.nodes if fleet.standing(name, now, timers) == "Ready"}
+        self.fleet = self._heartbeats(fleet, 0.0)
+        self.steps: list[Step] = []
+
+    def run(self) -> Rehearsal:
+        first = settle(self.desired, self.fleet, self.ledger, self.now, self.chance, self.timers)
+        before = _ready(self.ledger) if self.ledger.routes.endpoints else _ready(first.ledger)
+        lowest = dict(before)
+        settled, quiet_since = first, self.now
+        while True:
+            self._take(settled)
+            for model, count in _ready_of(self.fleet, self.ledger).items():
+                lowest[model] = min(lowest.get(model, 0), count)
+            if settled.actions:
+                quiet_since = self.now
+            elif settled.wake_at is None or settled.wake_at > quiet_since + self._patience():
+                break
+            else:
+                self._pass_time(settled.wake_at)
+            settled = settle(self.desired, self.fleet, self.ledger, self.now, self.chance, self.timers)
+        after = _ready_of(self.fleet, self.ledger)
+        return Rehearsal(
+            steps=tuple(self.steps),
+            before=before,
+            lowest={model: lowest.get(model, 0) for model in {*before, *after}},
+            after=after,
+            unplaced=settled.unplaced,
+            alarms=first.alarms,
+            fleet=self.fleet,
+        )
+
+    def _take(self, settled: Settled) -> None:
+        self.fleet, self.ledger = settled.fleet, settled.ledger
+        for action in settled.actions:
+            self.steps.append(Step(action, self._fetch(action)))
+            self._succeed(action)
+        for name in self.fleet.gateways:
+            seen = events.GatewaySeen(name, self.ledger.routes.version)
+            self.fleet = self.fleet.apply(seen, self.now)
+
+    def _fetch(self, action: Action) -> int | None:
+        if not isinstance(action, Assign) or not action.spec.source.fetched:
+            return 0
+        if self.fleet.nodes[action.spec.node].info.holds(action.spec.cache_name):
+            return 0
+        return action.spec.source_bytes or None
+
+    def _succeed(self, action: Action) -> None:
+        match action:
+            case Assign(spec=spec):
+                self._hold(spec)
+                self._report(spec.key, "held")
+            case Start(key=key):
+                self._report(key, "ready")
+            case Stop(key=key):
+                self._report(key, "stopping")
+                self._report(key, "gone")
+
+    def _hold(self, spec: ShardSpec) -> None:
+        info = self.fleet.nodes[spec.node].info
+        if spec.source.fetched and not info.holds(spec.cache_name):
+            entry = CachedWeights(spec.cache_name, spec.source.canonical, spec.source_bytes)
+            left = None if info.disk_free is None else info.disk_free - spec.source_bytes
+            held = dataclasses.replace(info, weights=(*(info.weights or ()), entry), disk_free=left)
+            self._hear(events.Reported(spec.node, (), held))
+
+    def _report(self, key: ShardKey, state: State) -> None:
+        shard = self.fleet.shards.get(key)
+        if shard is not None:
+            status = dataclasses.replace(shard.status, state=state, idle=True, reason="")
+            self._hear(
+                events.Reported(shard.spec.node, (ShardStatus(*key, state) if state == "held" else status,))
+            )
+
+    def _hear(self, event: events.Event) -> None:
+        self.fleet = self._heartbeats(self.fleet.apply(event, self.now), 0.0)
+
+    def _pass_time(self, until: float) -> None:
+        passed, self.now = until - self.now, until
+        self.fleet = self._heartbeats(self.fleet, passed)
+
+    def _heartbeats(self, fleet: Fleet, passed: float) -> Fleet:
+        nodes = {
+            name: dataclasses.replace(
+                node,
+                last_seen=math.inf if name in self.ready_nodes else node.last_seen + passed,
+                connected=True,
+            )
+            for name, node in fleet.nodes.items()
+        }
+        return dataclasses.replace(fleet, nodes=nodes)
+
+    def _patience(self) -> float:
+        """Seconds after which a wait that changed nothing is nobody's wait any more."""
+        limits = [drain.limit - drain.since for drain in self.ledger.drains.values()]
+        timers = self.timers
+        return max(timers.min_ready, timers.place_grace, timers.backoff_cap * 1.25, *limits) + 1
+
+
+def _ready(ledger: Ledger) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for endpoint in ledger.routes.endpoints:
+        counts[endpoint.model] = counts.get(endpoint.model, 0) + (not endpoint.draining)
+    return counts
+
+
+def _ready_of(fleet: Fleet, ledger: Ledger) -> dict[str, int]:
+    """Ready replicas after what was just done: routed ones whose shards are still there, and new ones."""
+    by_replica: dict[str, list[str]] = {}
+    worlds: dict[str, ShardSpec] = {}
+    for (replica, _), shard in fleet.shards.items():
+        by_replica.setdefault(replica, []).append(shard.state)
+        worlds[replica] = shard.spec
+    counts = dict.fromkeys(_ready(ledger), 0)
+    for replica, states in by_replica.items():
+        spec = worlds[replica]
+        whole = len(states) == len(spec.peers) and all(state == "ready" for state in states)
+        counts[spec.model] = counts.get(spec.model, 0) + (whole and replica not in ledger.drains)
+    return counts
