@@ -1,0 +1,106 @@
+"""How many GPUs a profile takes, and whether its numbers agree.
+
+Called by `checks` (do they agree?) and `resolve` (what was left out?). The rule of each engine is
+data in `engine_facts`: the product of its `world` degrees is nodes × gpus_per_node; on CPU it
+counts processes, which the nodes share evenly; llama.cpp has no such rule.
+"""
+
+import dataclasses
+import math
+
+from llmgw.catalog.documents import AnyProfile, LlamacppDocument, SglangDocument, VllmDocument
+from llmgw.catalog.engine_facts import FACTS
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Shape:
+    """The five numbers of a profile, with the one that was left out filled in."""
+
+    nodes: int
+    gpus_per_node: int
+    tensor_parallel: int = 1
+    pipeline_parallel: int = 1
+    data_parallel: int = 1
+
+
+def shape(profile: AnyProfile) -> Shape:
+    """The numbers of `profile`: gpus_per_node or tensor_parallel follows from the others where left out."""
+    if isinstance(profile, LlamacppDocument):
+        return Shape(profile.nodes, profile.gpus_per_node)
+    written, others = profile.model_fields_set, _others(profile)
+    gpus, tensor = profile.gpus_per_node, profile.tensor_parallel
+    if "gpus_per_node" not in written:
+        gpus = max(1, tensor * others // profile.nodes)
+    elif "tensor_parallel" not in written and gpus:
+        tensor = max(1, profile.nodes * gpus // others)
+    return Shape(profile.nodes, gpus, tensor, profile.pipeline_parallel, profile.data_parallel)
+
+
+def _others(profile: VllmDocument | SglangDocument) -> int:
+    """The product of the degrees beside tensor_parallel."""
+    return math.prod(
+        _degree(profile, name) for name in FACTS[profile.engine].world if name != "tensor_parallel"
+    )
+
+
+def _degree(profile: VllmDocument | SglangDocument, name: str) -> int:
+    value = getattr(profile, name)
+    assert isinstance(value, int)
+    return value
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Disagreement:
+    """Why the numbers of a profile cannot all hold, and one change that would do."""
+
+    said: str
+    help: str
+
+
+def disagreement(profile: AnyProfile) -> Disagreement | None:
+    """What is wrong with the numbers of `profile`, None where they agree."""
+    found = shape(profile)
+    world = FACTS[profile.engine].world
+    if not world:
+        return None
+    degrees = [(name, int(getattr(found, name))) for name in world]
+    need = math.prod(value for _, value in degrees)
+    if not found.gpus_per_node:
+        return _on_cpu(found, degrees, need)
+    have = found.nodes * found.gpus_per_node
+    if need == have:
+        return None
+    said = f"{_product(degrees)} needs {_gpus(need)}, {_count(found.nodes, 'node')} × {found.gpus_per_node} has {have}"
+    return Disagreement(said, _repair(found, need, have))
+
+
+def _on_cpu(found: Shape, degrees: list[tuple[str, int]], need: int) -> Disagreement | None:
+    if need % found.nodes == 0:
+        return None
+    said = f"{_product(degrees)} makes {need} processes, which {found.nodes} nodes cannot share evenly"
+    return Disagreement(said, f"set tensor_parallel: {found.nodes}")
+
+
+def _product(degrees: list[tuple[str, int]]) -> str:
+    shown = [(name, value) for name, value in degrees if value != 1] or degrees[:1]
+    return " × ".join(f"{name} {value}" for name, value in shown)
+
+
+def _gpus(number: int) -> str:
+    return _count(number, "GPU")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _repair(found: Shape, need: int, have: int) -> str:
+    """The smallest change that makes the products equal."""
+    others = need // found.tensor_parallel
+    if need > have and need % found.gpus_per_node == 0:
+        return f"set nodes: {need // found.gpus_per_node}"
+    if have % others == 0:
+        return f"set tensor_parallel: {have // others}"
+    if need % found.nodes == 0:
+        return f"set gpus_per_node: {need // found.nodes}"
+    return "make the two products equal"

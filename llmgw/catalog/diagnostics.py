@@ -1,0 +1,184 @@
+"""What is wrong with a catalog, where, and what would help: values, and the three ways they are shown.
+
+Made by `builder` (E1xx), `reading` (E2xx) and `checks` (E2xx-W5xx), collected by `load`; printed by
+`llmgw validate` and carried by `Invalid` to whoever asked for the catalog. A diagnostic brings its
+own source line, so it can be shown where the file is not.
+"""
+
+import dataclasses
+import json
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Literal
+
+from llmgw.catalog.model import Place
+from llmgw.errors import CatalogInvalid
+from llmgw.kit.text import safe
+
+Severity = Literal["error", "warning"]
+_WIDEST = 160  # characters of a source line that are shown around the place
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Spot:
+    """A stretch of one source line: its place, its length in characters, and the whole line."""
+
+    place: Place
+    width: int = 1
+    line: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Related:
+    """Another place that has to do with it, and what it has to do with it."""
+
+    spot: Spot
+    said: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One problem. `said` is one sentence with its numbers; `help` is one imperative, or empty."""
+
+    code: str
+    said: str
+    spot: Spot
+    help: str = ""
+    related: tuple[Related, ...] = ()
+
+    @property
+    def severity(self) -> Severity:
+        return "warning" if self.code.startswith("W") else "error"
+
+    @property
+    def place(self) -> Place:
+        return self.spot.place
+
+
+class Invalid(CatalogInvalid):
+    """The catalog was refused as a whole; `diagnostics` are all its problems, warnings too."""
+
+    def __init__(self, diagnostics: Sequence[Diagnostic]) -> None:
+        self.diagnostics = tuple(diagnostics)
+        super().__init__(
+            f"cannot use the catalog: {summary(self.diagnostics)}", help=_first(self.diagnostics)
+        )
+
+
+def _first(diagnostics: Sequence[Diagnostic]) -> str:
+    first = next((item for item in diagnostics if item.severity == "error"), None)
+    return f"begin with {concise(first)}" if first else ""
+
+
+def ordered(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """Each problem once, by file, line and column."""
+    return sorted(
+        set(diagnostics), key=lambda d: (d.place.file, d.place.line, d.place.column, d.code, d.said)
+    )
+
+
+def summary(diagnostics: Sequence[Diagnostic]) -> str:
+    """`3 errors and 1 warning in 2 files`."""
+    errors = sum(item.severity == "error" for item in diagnostics)
+    counted = [(errors, "error"), (len(diagnostics) - errors, "warning")]
+    said = " and ".join(_count(number, noun) for number, noun in counted if number)
+    return f"{said or 'no problem'} in {_count(len({item.place.file for item in diagnostics}), 'file')}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def text(diagnostic: Diagnostic) -> str:
+    """The problem with its source lines and carets, over several lines."""
+    spots = [diagnostic.spot, *(item.spot for item in diagnostic.related)]
+    margin = max(len(str(spot.place.line)) for spot in spots)
+    lines = [f"{diagnostic.severity}[{diagnostic.code}]: {safe(diagnostic.said)}"]
+    lines += _excerpt(diagnostic.spot, margin, arrow="-->", mark="^", label="")
+    for item in diagnostic.related:
+        lines += _excerpt(item.spot, margin, arrow=":::", mark="-", label=item.said)
+    if diagnostic.help:
+        lines.append(f"{' ' * margin} = help: {safe(diagnostic.help)}")
+    return "\n".join(lines)
+
+
+def _excerpt(spot: Spot, margin: int, *, arrow: str, mark: str, label: str) -> Iterator[str]:
+    gutter = " " * margin
+    yield f"{gutter}{arrow} {_where(spot.place)}"
+    if not spot.line.strip():
+        return
+    before, marked, after = _window(spot)
+    yield f"{gutter} |"
+    yield f"{spot.place.line:>{margin}} | {before}{marked}{after}".rstrip()
+    yield f"{gutter} | {' ' * _cells(before)}{mark * max(_cells(marked), 1)} {safe(label)}".rstrip()
+
+
+def _where(place: Place) -> str:
+    return f"{safe(place.file)}:{place.line}:{place.column}"
+
+
+def _window(spot: Spot) -> tuple[str, str, str]:
+    """The line before, at and after the place, harmless to print and of bounded length."""
+    start = spot.place.column - 1
+    end = start + min(spot.width, _WIDEST // 2)
+    first = max(0, start - _WIDEST // 2)
+    before, after = spot.line[first:start], spot.line[end : first + _WIDEST]
+    return safe(before), safe(spot.line[start:end]), safe(after)
+
+
+def _cells(shown: str) -> int:
+    return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in shown)
+
+
+def concise(diagnostic: Diagnostic) -> str:
+    """The problem in one line, as editors and grep read it: `file:line:column: CODE said (help)`."""
+    hint = f" ({safe(diagnostic.help)})" if diagnostic.help else ""
+    return f"{_where(diagnostic.place)}: {diagnostic.code} {safe(diagnostic.said)}{hint}"
+
+
+def as_json(diagnostics: Sequence[Diagnostic]) -> str:
+    """All problems as one JSON document."""
+    errors = sum(item.severity == "error" for item in diagnostics)
+    document = {
+        "kind": "diagnostics",
+        "format_version": 1,
+        "valid": not errors,
+        "error_count": errors,
+        "warning_count": len(diagnostics) - errors,
+        "diagnostics": [_plain(item) for item in diagnostics],
+    }
+    return json.dumps(document, indent=2, ensure_ascii=True)
+
+
+def _plain(diagnostic: Diagnostic) -> Mapping[str, object]:
+    return {
+        "code": diagnostic.code,
+        "severity": diagnostic.severity,
+        "summary": diagnostic.said,
+        "help": diagnostic.help,
+        "range": _range(diagnostic.spot),
+        "related": [{"summary": item.said, "range": _range(item.spot)} for item in diagnostic.related],
+    }
+
+
+def _range(spot: Spot) -> Mapping[str, object]:
+    place = spot.place
+    return {
+        "file": place.file,
+        "start": {"line": place.line, "column": place.column},
+        "end": {"line": place.line, "column": place.column + spot.width},
+    }
+
+
+def as_text(diagnostics: Sequence[Diagnostic]) -> str:
+    """All problems with their source lines."""
+    return _joined(diagnostics, text, "\n\n")
+
+
+def as_concise(diagnostics: Sequence[Diagnostic]) -> str:
+    """All problems, one a line."""
+    return _joined(diagnostics, concise, "\n")
+
+
+def _joined(diagnostics: Sequence[Diagnostic], show: Callable[[Diagnostic], str], gap: str) -> str:
+    return gap.join(show(item) for item in diagnostics)

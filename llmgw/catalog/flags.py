@@ -1,0 +1,50 @@
+"""Which engine arguments and environment variables a profile may not set, in every spelling.
+
+Called by `checks`. The names are data in `engine_facts`; this module knows how a flag can be
+written: with `_` or `-`, negated, dotted, or as a beginning that the engine would complete.
+"""
+
+import fnmatch
+import functools
+from collections.abc import Collection
+
+from llmgw.catalog.engine_facts import RESERVED_ENV, SECRET_ENV, EngineFacts
+
+
+def canonical(flag: str) -> str:
+    """The spelling that engines document: dashes, except in what follows a dot (a key inside a value)."""
+    head, dot, inner = flag.partition(".")
+    return head.replace("_", "-") + dot + inner
+
+
+def owned(flag: str, facts: EngineFacts) -> str | None:
+    """The flag of llmgw that `flag` would set, or None."""
+    return _meant(flag, facts.owned, facts)
+
+
+def powerful(flag: str, facts: EngineFacts) -> str | None:
+    """The flag that runs code or opens files that `flag` would set, or None."""
+    return _meant(flag, facts.power, facts)
+
+
+def _meant(flag: str, names: Collection[str], facts: EngineFacts) -> str | None:
+    head = canonical(flag).partition(".")[0]
+    for spelled in (head, head.removeprefix("no-")):
+        if spelled in names:
+            return spelled
+        if facts.abbreviates and spelled not in facts.exact:
+            completed = min((name for name in names if name.startswith(spelled)), default=None)
+            if completed:
+                return completed
+    return None
+
+
+@functools.lru_cache(maxsize=4096)
+def reserved(variable: str) -> str | None:
+    """Why no profile may set `variable`, or None."""
+    for pattern, reason in RESERVED_ENV.items():
+        if fnmatch.fnmatchcase(variable, pattern):
+            return reason
+    if any(fnmatch.fnmatchcase(variable.upper(), pattern) for pattern in SECRET_ENV):
+        return "its name says that it holds a secret, and everybody can read a catalog"
+    return None

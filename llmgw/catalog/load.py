@@ -1,0 +1,145 @@
+"""A catalog as a whole, or refused as a whole: bytes → trees → documents → checks → `Catalog`.
+
+Called by the control plane with the bytes it watched or was sent (`load_files`), by `llmgw
+validate` (`read`, then `check`), and by tests. This is the only module of the room that touches
+the file system, in `read`.
+"""
+
+import dataclasses
+import pathlib
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+
+from llmgw.catalog import checks
+from llmgw.catalog.builder import MAX_BYTES, Tree, build
+from llmgw.catalog.diagnostics import Diagnostic, Invalid, Spot, ordered
+from llmgw.catalog.model import Catalog, Place
+from llmgw.catalog.reading import read as read_tree
+from llmgw.catalog.resolve import resolve
+from llmgw.kit.text import safe
+
+MAX_FILES = 50_000
+MAX_TOTAL = 256 << 20
+"""Files and bytes of one catalog. Beyond them something else was pointed at by mistake."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Checked:
+    """What came of a catalog: None where there are errors; the diagnostics hold warnings too."""
+
+    catalog: Catalog | None
+    diagnostics: Sequence[Diagnostic]
+
+
+def load(path: pathlib.Path) -> Catalog:
+    """The catalog below the directory `path`. Raises Invalid with every problem in it."""
+    files, unreadable = snapshot(path)
+    return _valid(check(files, unreadable))
+
+
+def load_files(files: Mapping[str, bytes]) -> Catalog:
+    """The catalog in `files` (name below the catalog → bytes). Raises Invalid with every problem in it."""
+    return _valid(check(files))
+
+
+def _valid(checked: Checked) -> Catalog:
+    if checked.catalog is None:
+        raise Invalid(checked.diagnostics)
+    return checked.catalog
+
+
+def check(files: Mapping[str, bytes], before: Sequence[Diagnostic] = ()) -> Checked:
+    """Everything about the catalog in `files`; `before` are problems that reading them already had."""
+    trees = [build(name, files[name]) for name in sorted(files)]
+    trees += [Tree(problem.place.file, b"", parsed=False) for problem in before]
+    found = [*before, *(problem for tree in trees for problem in tree.problems)]
+    written = []
+    for tree in trees:
+        item, problems = read_tree(tree)
+        written.append(item)
+        found += problems
+    everything = checks.book(written)
+    found += checks.check(everything)
+    refused = any(problem.severity == "error" for problem in found)
+    return Checked(None if refused else resolve(everything), ordered(found))
+
+
+def read(path: pathlib.Path) -> dict[str, bytes]:
+    """A snapshot of the YAML files below the directory `path`: name below it → bytes, by name.
+
+    Names that begin with a dot are left out. Raises Invalid where anything cannot be read: what
+    cannot be read is never taken for absent.
+    """
+    files, unreadable = snapshot(path)
+    if unreadable:
+        raise Invalid(unreadable)
+    return files
+
+
+def snapshot(path: pathlib.Path, *, prefix: str = "") -> tuple[dict[str, bytes], list[Diagnostic]]:
+    """As `read`, with what could not be read beside it, and `prefix` before every name."""
+    files: dict[str, bytes] = {}
+    problems: list[Diagnostic] = []
+    total = 0
+    for name, found in _walk(path):
+        if isinstance(found, str):
+            problems.append(_unreadable(prefix + name, found))
+            continue
+        files[prefix + name] = found
+        total += len(found)
+        if len(files) > MAX_FILES or total > MAX_TOTAL:
+            said = f"this is too much for a catalog: {MAX_FILES} files and {MAX_TOTAL >> 20} MiB are the most"
+            problems.append(_unreadable(prefix + name, said))
+            break
+    return dict(sorted(files.items())), problems
+
+
+def _walk(root: pathlib.Path) -> Iterator[tuple[str, bytes | str]]:
+    """The name of each YAML file below `root`, with its bytes or with the reason why there are none."""
+    waiting = [root]
+    while waiting:
+        directory = waiting.pop()
+        try:
+            entries = [entry for entry in directory.iterdir() if not entry.name.startswith(".")]
+        except OSError as error:
+            yield _name(directory, root), f"cannot list this directory: {error.strerror}"
+            continue
+        for entry in entries:
+            found = _look(entry, root)
+            if isinstance(found, pathlib.Path):
+                waiting.append(found)
+            elif found is not None:
+                yield _name(entry, root), found
+
+
+def _name(entry: pathlib.Path, root: pathlib.Path) -> str:
+    return entry.relative_to(root).as_posix()
+
+
+def _look(entry: pathlib.Path, root: pathlib.Path) -> pathlib.Path | bytes | str | None:
+    """A directory to walk, the bytes of a YAML file, why there are none, or None for what is no YAML."""
+    try:
+        mode = entry.stat().st_mode
+        is_link = entry.is_symlink()
+        if stat.S_ISDIR(mode):
+            return "a link to a directory is not followed" if is_link else entry
+        if entry.suffix.lower() not in (".yaml", ".yml"):
+            return None
+        if is_link and not entry.resolve().is_relative_to(root.resolve()):
+            return "this link leads out of the catalog"
+        return _bytes(entry, mode)
+    except OSError as error:
+        return f"cannot read this file: {error.strerror}"
+
+
+def _bytes(entry: pathlib.Path, mode: int) -> bytes | str:
+    if not stat.S_ISREG(mode):
+        return "this is no regular file"
+    if not entry.name.isprintable():
+        return "this file name cannot be printed"
+    with entry.open("rb") as file:
+        return file.read(MAX_BYTES + 1)
+
+
+def _unreadable(name: str, said: str) -> Diagnostic:
+    return Diagnostic("E109", said, Spot(Place(safe(name))))

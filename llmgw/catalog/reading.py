@@ -1,0 +1,188 @@
+"""One file's data → one document, or everything that keeps it from being one (E2xx).
+
+Called by `load` with each tree that `builder` made; `checks` then compares the documents with each
+other. A document that is wrong still says its kind and name where it can: others may refer to it.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, cast
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from llmgw.catalog.builder import Path, Tree
+from llmgw.catalog.diagnostics import Diagnostic
+from llmgw.catalog.documents import PROFILES, AnyDocument, ModelDocument
+from llmgw.catalog.suggest import closest, did_you_mean
+
+KINDS = ("model", "profile")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Written:
+    """One file as far as it could be understood. `document` is None where it broke a rule of its schema."""
+
+    tree: Tree
+    kind: str = ""
+    name: str = ""
+    document: AnyDocument | None = None
+
+    @property
+    def what(self) -> str:
+        """`model/NAME` or `profile/NAME`, as `Catalog.places` has it."""
+        return f"{self.kind}/{self.name}"
+
+    def problem(self, code: str, said: str, *path: str | int, key: bool = False, **more: Any) -> Diagnostic:
+        """A diagnostic at `path`; `more` are `help` and `related`."""
+        return Diagnostic(code, said, self.tree.spot(path, key=key), **more)
+
+
+def read(tree: Tree) -> tuple[Written, list[Diagnostic]]:
+    """The document in `tree`, with the problems of its schema."""
+    data = tree.value
+    if data is None:
+        return Written(tree), []
+    if not isinstance(data, dict):
+        said = "a document is a mapping that begins with `kind:`"
+        return Written(tree), [Written(tree).problem("E201", said, help="write kind: model or kind: profile")]
+    return _read_mapping(tree, data)
+
+
+def _read_mapping(tree: Tree, data: dict[str, object]) -> tuple[Written, list[Diagnostic]]:
+    name = data.get("name")
+    written = Written(tree, _known(data.get("kind"), KINDS), name if isinstance(name, str) else "")
+    if not written.kind:
+        return written, [_unknown(written, "E201", "kind", data, KINDS)]
+    engine = _known(data.get("engine"), tuple(PROFILES))
+    if written.kind == "profile" and not engine:
+        return written, [_unknown(written, "E202", "engine", data, tuple(PROFILES))]
+    document: type[AnyDocument] = PROFILES[engine] if written.kind == "profile" else ModelDocument
+    try:
+        return dataclasses.replace(written, document=document.model_validate(data)), []
+    except ValidationError as error:
+        return written, list(_problems(written, document, error.errors(include_url=False)))
+
+
+def _known(value: object, known: tuple[str, ...]) -> str:
+    return value if isinstance(value, str) and value in known else ""
+
+
+def _unknown(
+    written: Written, code: str, field: str, data: Mapping[str, object], known: tuple[str, ...]
+) -> Diagnostic:
+    choices = " or ".join(f"`{field}: {name}`" for name in known)
+    if field not in data:
+        return written.problem(code, f"`{field}` is missing", help=f"write {choices}")
+    value = data[field]
+    hint = did_you_mean(value, known) if isinstance(value, str) else ""
+    return written.problem(code, f"`{field}` is none that is known", field, help=hint or f"write {choices}")
+
+
+def _problems(
+    written: Written, document: type[BaseModel], errors: list[ErrorDetails]
+) -> Iterator[Diagnostic]:
+    reported = {problem.place for problem in written.tree.problems}
+    meant = {_meant(document, error) for error in errors if error["type"] == "extra_forbidden"}
+    for error in errors:
+        if error["type"] == "missing" and error["loc"] in meant:
+            continue  # it is there, under a name with a slip in it
+        found = _problem(written, document, error)
+        if found.place not in reported:
+            yield found
+
+
+def _meant(document: type[BaseModel], error: ErrorDetails) -> Path:
+    *around, field = error["loc"]
+    return (*around, closest(str(field), _fields(document, tuple(around))) or "")
+
+
+def _fields(document: type[BaseModel], path: Path) -> list[str]:
+    """The fields that may stand at `path` of `document`."""
+    for step in path:
+        document = _document_in(document.model_fields[str(step)].annotation)
+    return list(document.model_fields)
+
+
+def _document_in(annotation: Any) -> type[BaseModel]:
+    """The document in a field's type, which may also be absent."""
+    kinds = (annotation, *getattr(annotation, "__args__", ()))
+    return next(kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel))
+
+
+def _problem(written: Written, document: type[BaseModel], error: ErrorDetails) -> Diagnostic:
+    loc = error["loc"]
+    if error["type"] == "extra_forbidden":
+        hint = did_you_mean(str(loc[-1]), _fields(document, loc[:-1]))
+        said = f"unknown field `{loc[-1]}` in {_kind_of(written, loc[:-1])}"
+        return written.problem("E203", said, *loc, key=True, help=hint)
+    if error["type"] == "missing":
+        said = f"`{loc[-1]}` is missing in {_kind_of(written, loc[:-1])}"
+        return written.problem("E204", said, *loc[:-1], key=True)
+    on_key = loc[-1] == "[key]"
+    path = loc[:-1] if on_key else loc
+    if error["type"] in _NEEDED:
+        return _wrong_type(written, path, error)
+    return written.problem("E206", _wrong_value(path, error), *path, key=on_key)
+
+
+def _kind_of(written: Written, path: Path) -> str:
+    if path:
+        return f"`{_dotted(path)}`"
+    data = cast("dict[str, object]", written.tree.value)
+    return f"a {data['engine']} profile" if written.kind == "profile" else "a model"
+
+
+def _dotted(path: Path) -> str:
+    return ".".join(map(str, path))
+
+
+_NEEDED = {
+    "string_type": "text",
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "tuple_type": "a list",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+}
+_TYPES: tuple[tuple[type, str], ...] = (
+    (bool, "true or false"), (int, "a number"), (float, "a number"), (str, "text"), (list, "a list"), (dict, "a mapping"),
+)  # fmt: skip
+
+
+def _wrong_type(written: Written, path: Path, error: ErrorDetails) -> Diagnostic:
+    needed, value = _NEEDED[error["type"]], error["input"]
+    if value is None:
+        return written.problem("E205", f"`{_dotted(path)}` has no value, {needed} is needed", *path, key=True)
+    given = next((name for kind, name in _TYPES if isinstance(value, kind)), "something else")
+    spot = written.tree.spot(path)
+    start = spot.place.column - 1
+    raw = spot.line[start : start + spot.width]
+    quote = needed == "text" and isinstance(value, int | float)
+    said = (
+        f"`{_dotted(path)}` needs {needed}, unquoted {raw} is {given}"
+        if quote
+        else f"`{_dotted(path)}` needs {needed}, this is {given}"
+    )
+    return Diagnostic("E205", said, spot, f'quote it: "{raw}"' if quote else "")
+
+
+_LIMITS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    "greater_than": lambda ctx: f"more than {ctx['gt']} is needed",
+    "greater_than_equal": lambda ctx: f"at least {ctx['ge']} is needed",
+    "less_than_equal": lambda ctx: f"at most {ctx['le']} is possible",
+}
+
+
+def _wrong_value(path: Path, error: ErrorDetails) -> str:
+    ctx = error.get("ctx", {})
+    if error["type"] == "value_error":
+        return str(ctx["error"])
+    if error["type"] in _LIMITS:
+        return f"`{_dotted(path)}` is {error['input']}, {_LIMITS[error['type']](ctx)}"
+    if error["type"] == "literal_error":
+        return f"`{_dotted(path)}` cannot be {error['input']!r}: {ctx['expected']} is possible"
+    if error["type"] in ("too_short", "string_too_short"):
+        return f"`{_dotted(path)}` is empty, at least one is needed"
+    return f"`{_dotted(path)}` cannot be used: {error['msg']}"
