@@ -1,0 +1,174 @@
+"""The loop: hear what happened, settle, dispatch. The only place where decisions become orders.
+
+`serve` builds it; `peers` feeds it through `hear`, the API through `adopt` and `mark`. Events of one
+instant share a pass; a heartbeat alone triggers none; between events it sleeps exactly until time
+alone would change the answer.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from llmgw.control.journal import Journal
+from llmgw.fleet import events
+from llmgw.fleet.expiry import Timers
+from llmgw.fleet.routes import Routes
+from llmgw.fleet.world import Fleet
+from llmgw.kit.chance import Chance
+from llmgw.kit.clock import Clock
+from llmgw.planning.actions import Action, Assign, Drain, Start, Stop, Undrain
+from llmgw.planning.desired import Desired
+from llmgw.planning.ledger import Ledger
+from llmgw.planning.reconcile import Unplaced
+from llmgw.planning.settle import settle
+
+log = logging.getLogger(__name__)
+
+PULSE = 0.2
+"""Seconds between two proofs that we can listen."""
+
+STALL = 1.0
+"""A gap between two pulses that is longer than this was a stall: nobody's silence counts for it."""
+
+
+class Loop:
+    """Holds the observed and the desired state; every change goes through `hear`, `adopt` or `decide`."""
+
+    def __init__(
+        self,
+        *,
+        desired: Desired,
+        fleet: Fleet,
+        ledger: Ledger,
+        timers: Timers,
+        clock: Clock,
+        chance: Chance,
+        journal: Journal,
+        dispatch: Callable[[Action], bool],
+        publish: Callable[[Routes], None],
+    ) -> None:
+        self.desired, self.fleet, self.ledger, self.timers = desired, fleet, ledger, timers
+        self.unplaced: tuple[Unplaced, ...] = ()
+        self.alarms: tuple[str, ...] = ()
+        self.fenced = ""
+        self._clock, self._chance, self._journal = clock, chance, journal
+        self._dispatch, self._publish = dispatch, publish
+        self._news = asyncio.Event()
+        self._wake_at: float | None = None
+        self._listening = clock.now()
+
+    def hear(self, event: events.Event) -> None:
+        """Something happened. A pass follows if it can change anything."""
+        now = self._clock.now()
+        before = self.fleet
+        matters = self._matters(event, now)
+        self.fleet = self.fleet.apply(event, now)
+        _tell(self._journal, before, event)
+        if matters:
+            self._news.set()
+
+    def adopt(self, desired: Desired) -> None:
+        """Another desired state stands from now on."""
+        self.desired = desired
+        self._news.set()
+
+    def fence(self, said: str) -> None:
+        """A newer control plane commands our nodes: we give no more orders, and say so."""
+        if not self.fenced:
+            self._journal.note("alarm", "control plane", said)
+            log.error("%s", said)
+        self.fenced = said
+
+    async def run(self) -> None:
+        """Decide whenever there is news or time has come, for ever."""
+        while True:
+            await self._sleep()
+            self._news.clear()
+            self.decide()
+
+    async def pulse(self) -> None:
+        """Prove that we can listen, for ever; `decide` looks at the newest proof."""
+        while True:
+            await asyncio.sleep(PULSE)
+            self._notice_stall()
+
+    def decide(self) -> None:
+        """One settling at this instant, its orders and its table sent."""
+        self._notice_stall()
+        if self.fenced:
+            return
+        done = settle(self.desired, self.fleet, self.ledger, self._clock.now(), self._chance, self.timers)
+        for alarm in done.alarms:
+            if alarm not in self.alarms:
+                self._journal.note("alarm", "fleet", alarm)
+                log.warning("%s", alarm)
+        changed = done.ledger.routes.version != self.ledger.routes.version
+        self.fleet, self.ledger = done.fleet, done.ledger
+        self.unplaced, self.alarms, self._wake_at = done.unplaced, done.alarms, done.wake_at
+        if changed:
+            self._publish(self.ledger.routes)
+        for action in done.actions:
+            self._journal.note("action", *_in_words(action))
+            self._dispatch(action)
+
+    def _matters(self, event: events.Event, now: float) -> bool:
+        match event:
+            case events.Heartbeat(node=node):
+                return self.fleet.standing(node, now, self.timers) != "Ready" or bool(self.ledger.drains)
+            case events.Progressed():
+                return False
+            case events.GatewaySeen():
+                return bool(self.ledger.drains)
+            case _:
+                return True
+
+    def _notice_stall(self) -> None:
+        now = self._clock.now()
+        gap = now - self._listening - PULSE
+        self._listening = now
+        if gap > STALL:
+            self._journal.note(
+                "alarm", "control plane", f"stalled for {gap:.1f}s: nobody's silence counts for it"
+            )
+            self.fleet = self.fleet.apply(events.Stalled(gap), now)
+            self._news.set()
+
+    async def _sleep(self) -> None:
+        left = None if self._wake_at is None else max(0.0, self._wake_at - self._clock.now())
+        try:
+            async with asyncio.timeout(left):
+                await self._news.wait()
+        except TimeoutError:
+            return
+
+
+def _in_words(action: Action) -> tuple[str, str]:
+    """(about, said) of an action."""
+    match action:
+        case Assign(spec=spec):
+            return spec.replica, f"assign rank {spec.rank} to {spec.node}: {action.because}"
+        case Start(key=(replica, rank), node=node):
+            return replica, f"start rank {rank} on {node}: {action.because}"
+        case Stop(key=(replica, rank), node=node):
+            return replica, f"stop rank {rank} on {node}: {action.because}"
+        case Drain(replica=replica):
+            return replica, f"drain: {action.because}"
+        case Undrain(replica=replica):
+            return replica, f"drain taken back: {action.because}"
+
+
+def _tell(journal: Journal, before: Fleet, event: events.Event) -> None:
+    """Journal what an event changed, in people's words."""
+    match event:
+        case events.Registered(info=info, shards=shards):
+            journal.note("node", info.name, f"registered with {len(shards)} shards")
+        case events.Disconnected(node=node) if node in before.nodes:
+            journal.note("node", before.nodes[node].info.name, "its connection ended")
+        case events.Reported(statuses=statuses):
+            for status in statuses:
+                was = before.shards.get(status.key)
+                if was is not None and was.state != status.state:
+                    because = f": {status.reason}" if status.reason else ""
+                    journal.note("shard", status.replica, f"rank {status.rank} {status.state}{because}")
+        case _:
+            return

@@ -1,0 +1,63 @@
+"""Wire messages to fleet events, actions to commands. Pure; used by the process and by the simulation."""
+
+from collections.abc import Callable
+
+from llmgw.fleet import events
+from llmgw.planning.actions import Action, Assign, Drain, Start, Stop, Undrain
+from llmgw.wire import messages
+
+
+def agent_event(node: str, message: messages.Up) -> events.Event | None:
+    """What an agent's message means for the fleet; None for what is no news of it (a Result)."""
+    match message:
+        case messages.Register():
+            return events.Registered(message.info, message.shards, message.failures, message.progress)
+        case messages.Report():
+            return events.Reported(node, message.statuses, message.info)
+        case messages.Heartbeat():
+            return events.Heartbeat(node, message.idle)
+        case messages.ProgressReport():
+            return events.Progressed(node, message.progress)
+        case _:
+            return None
+
+
+def gateway_event(gateway: str, message: messages.Up) -> events.Event | None:
+    """What a gateway's message means for the fleet."""
+    match message:
+        case messages.Subscribe():
+            return events.GatewaySeen(gateway, message.version)
+        case messages.Load():
+            return events.GatewaySeen(
+                gateway, message.acked, message.in_flight, message.green, message.queued
+            )
+        case messages.Leave():
+            return events.GatewayForgotten(gateway)
+        case _:
+            return None
+
+
+def order(action: Action) -> tuple[str, Callable[[int, int], messages.Command]] | None:
+    """The node an action is for, and its command once epoch and sequence are known.
+
+    None for drains: they take effect through the routing table.
+    """
+    match action:
+        case Assign(spec=spec):
+            return spec.node, lambda epoch, seq: messages.Assign(epoch=epoch, seq=seq, spec=spec)
+        case Start(key=(replica, rank), node=node, generation=generation):
+            return node, lambda epoch, seq: messages.Start(
+                epoch=epoch, seq=seq, replica=replica, rank=rank, generation=generation
+            )
+        case Stop(key=(replica, rank), node=node, generation=generation, grace=grace, because=because):
+            return node, lambda epoch, seq: messages.Stop(
+                epoch=epoch,
+                seq=seq,
+                replica=replica,
+                rank=rank,
+                generation=generation,
+                grace=grace,
+                because=because,
+            )
+        case Drain() | Undrain():
+            return None

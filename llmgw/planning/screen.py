@@ -1,0 +1,242 @@
+"""Rows of the screens: replicas, nodes, models and what is still outstanding. Pure, from one `View`.
+
+The control plane's API sends them, the CLI prints them; both from the very look that `reconcile` takes.
+"""
+
+import dataclasses
+
+from llmgw.fleet.inventory import rooms
+from llmgw.fleet.replica import Replica
+from llmgw.fleet.shard import Progress
+from llmgw.planning.reconcile import Unplaced
+from llmgw.planning.rollout import wanted
+from llmgw.planning.view import View
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ShardRow:
+    """One shard, for the wide view."""
+
+    rank: int
+    node: str
+    state: str
+    pid: int
+    port: int
+    gpus: tuple[str, ...]
+    adopted: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ReplicaRow:
+    """One replica, or one that is wanted and not there. `age` in seconds; `progress` of its fetch."""
+
+    replica: str
+    model: str
+    state: str
+    ready: int
+    world: int
+    nodes: tuple[str, ...] = ()
+    engine: str = ""
+    profile: str = ""
+    generation: str = ""
+    age: float = 0.0
+    detail: str = ""
+    source: str = ""
+    progress: Progress | None = None
+    shards: tuple[ShardRow, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NodeRow:
+    """One node. Sizes in bytes, None where it did not say."""
+
+    id: str
+    name: str
+    state: str
+    connected: bool
+    seen: float
+    gpus: int | None
+    gpus_free: int | None
+    memory_free: int | None
+    disk_free: int | None
+    engines: tuple[str, ...] | None
+    shards: int
+    cordoned: str = ""
+    address: str = ""
+    build: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ModelRow:
+    """One name clients may ask for."""
+
+    model: str
+    ready: int
+    wanted: int
+    aliases: tuple[str, ...]
+    fallbacks: tuple[str, ...]
+    place: str
+    paused: str = ""
+
+
+def replica_rows(view: View, unplaced: tuple[Unplaced, ...]) -> tuple[ReplicaRow, ...]:
+    """Every replica, then every wanted one that has no place or waits for its back-off."""
+    rows = [_replica_row(view, replica) for replica in view.replicas.values()]
+    rows += [
+        ReplicaRow(item.model, item.model, "Pending", 0, 1, profile=item.profile, detail=_why_not(item))
+        for item in unplaced
+    ]
+    for (model, _), trouble in sorted(view.ledger.troubles.items()):
+        short = _short_of(view, model)
+        if trouble.until > view.now and short:
+            left = trouble.until - view.now
+            said = f"try {trouble.failures + 1} in {left:.0f}s; last: {trouble.reason}"
+            rows.append(ReplicaRow(model, model, "Backoff", 0, 1, detail=said))
+    return tuple(rows)
+
+
+def _why_not(item: Unplaced) -> str:
+    nodes = len({reason.node for reason in item.reasons})
+    first = f"; {item.reasons[0]}" if item.reasons else ""
+    return f"fits on none of {nodes} nodes{first}"
+
+
+def _short_of(view: View, model: str) -> int:
+    catalog = view.desired.catalog
+    if catalog is None or model not in catalog.models:
+        return 0
+    alive = [
+        r
+        for r in view.of_model(model)
+        if r.phase not in ("Failed", "Lost") and r.id not in view.ledger.drains
+    ]
+    return max(0, wanted(catalog.models[model]) - len(alive))
+
+
+def _replica_row(view: View, replica: Replica) -> ReplicaRow:
+    names = {name: node.info.name for name, node in view.fleet.nodes.items()}
+    state, detail = _state(view, replica)
+    fetching = [shard for shard in replica.present if shard.state in ("assigned", "fetching")]
+    progress = next(
+        (
+            row
+            for shard in fetching
+            for row in view.fleet.progress.get(shard.spec.node, ())
+            if row.cache_name == shard.spec.cache_name
+        ),
+        None,
+    )
+    return ReplicaRow(
+        replica=replica.id,
+        model=replica.model,
+        state=state,
+        ready=sum(shard.state in ("ready", "draining") for shard in replica.present),
+        world=len(replica.spec.peers),
+        nodes=tuple(names.get(peer.node, peer.node) for peer in replica.spec.peers),
+        engine=replica.spec.profile.engine,
+        profile=replica.spec.profile.name,
+        generation=replica.generation,
+        age=max(0.0, view.now - replica.since),
+        detail=detail,
+        source=replica.spec.source.canonical.partition("#")[0] if fetching else "",
+        progress=progress,
+        shards=tuple(
+            ShardRow(
+                shard.spec.rank,
+                names.get(shard.spec.node, shard.spec.node),
+                shard.state,
+                shard.status.pid,
+                shard.spec.port,
+                shard.spec.gpus,
+                shard.status.adopted,
+            )
+            for shard in replica.present
+        ),
+    )
+
+
+def _state(view: View, replica: Replica) -> tuple[str, str]:
+    drain = view.ledger.drains.get(replica.id)
+    if any(shard.state == "stopping" for shard in replica.present) or (drain is not None and drain.stop_sent):
+        return "Stopping", drain.because if drain is not None else replica.why
+    if drain is not None:
+        flying = sum(gateway.in_flight.get(replica.id, 0) for gateway in view.fleet.gateways.values())
+        return "Draining", f"{flying} in flight, stop in at most {max(0.0, drain.limit - view.now):.0f}s"
+    if replica.phase == "Starting":
+        waiting = [s for s in replica.present if s.state in ("held", "starting")]
+        return "Starting", f"{len(replica.present) - len(waiting)} of {len(replica.shards)} ranks started"
+    return replica.phase, replica.why
+
+
+def node_rows(view: View) -> tuple[NodeRow, ...]:
+    """Every node of the roster, by name; those that have not spoken yet have only their id."""
+    there = rooms(view.fleet)
+    rows = []
+    for name, standing in view.standings.items():
+        node = view.fleet.nodes.get(name)
+        if node is None:
+            rows.append(NodeRow(name, name, standing, False, 0.0, None, None, None, None, None, 0))
+            continue
+        info = node.info
+        rows.append(
+            NodeRow(
+                id=name,
+                name=info.name,
+                state=standing,
+                connected=node.connected,
+                seen=max(0.0, view.now - node.last_seen),
+                gpus=None if info.gpus is None else len(info.gpus),
+                gpus_free=None if info.gpus is None else len(there[name].free_gpus()),
+                memory_free=info.memory_free,
+                disk_free=info.disk_free,
+                engines=None
+                if info.engines is None
+                else tuple(f"{e.name} {e.version}".strip() for e in info.engines),
+                shards=len(view.fleet.on_node(name)),
+                cordoned=view.desired.marks.cordoned.get(name, ""),
+                address=info.address,
+                build=info.build,
+                warnings=info.warnings,
+            )
+        )
+    return tuple(sorted(rows, key=lambda row: row.name))
+
+
+def model_rows(view: View) -> tuple[ModelRow, ...]:
+    """Every model of the adopted catalog."""
+    catalog = view.desired.catalog
+    if catalog is None:
+        return ()
+    return tuple(
+        ModelRow(
+            model=name,
+            ready=sum(r.serves and r.id not in view.ledger.drains for r in view.of_model(name)),
+            wanted=wanted(model),
+            aliases=model.aliases,
+            fallbacks=model.fallbacks,
+            place=str(catalog.place(f"model/{name}") or ""),
+            paused=view.desired.marks.paused.get(name, ""),
+        )
+        for name, model in sorted(catalog.models.items())
+    )
+
+
+def outstanding(view: View) -> tuple[str, ...]:
+    """What an apply still waits for, one line each; empty = the fleet is what the catalog asks for."""
+    catalog = view.desired.catalog
+    if catalog is None:
+        return ()
+    lines: list[str] = []
+    for name, model in sorted(catalog.models.items()):
+        current = catalog.generations(model)
+        fresh = [r for r in view.of_model(name) if r.generation in current and r.id not in view.ledger.drains]
+        ready = sum(r.phase == "Ready" for r in fresh)
+        if ready < wanted(model) and name not in view.desired.marks.paused:
+            lines.append(f"{name}: {ready} of {wanted(model)} ready")
+    for replica in view.replicas.values():
+        model_now = catalog.models.get(replica.model)
+        current = catalog.generations(model_now) if model_now is not None else {}
+        if replica.id in view.ledger.drains or replica.generation not in current:
+            lines.append(f"{replica.id}: {_state(view, replica)[0].lower()}, to be stopped")
+    return tuple(lines)
