@@ -134,15 +134,16 @@ class Channel:
     async def close(self) -> None:
         """Deliver what was sent, end the channel. Harmless when it is over."""
         if not self._closed:
-            self._carrier.finish(self._stream)
             self.over("this end closed the channel")
+            self._carrier.finish(self._stream)
         await self._carrier.released()
 
     def abort(self, said: str) -> None:
         """End the channel now, whatever is still on its way."""
         if not self._closed:
-            self._carrier.reset(self._stream, said)
+            self.ended(said)
             self.over(said)
+            self._carrier.reset(self._stream, said)
 
     def arrived(self, data: bytes, size: int) -> None:
         """The connection got `data`, which used `size` bytes of the window."""

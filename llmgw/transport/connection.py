@@ -197,9 +197,8 @@ class Connection(asyncio.Protocol):
         if self._said or stream not in self._channels:
             return
         self._h2.end_stream(stream)
-        if self._on_channel is None:
-            self.shut("the channel was closed", h2.errors.ErrorCodes.NO_ERROR)
-        else:
+        self._flush()
+        if self._on_channel is not None:
             self._release(stream, h2.errors.ErrorCodes.NO_ERROR)
 
     def reset(self, stream: int, said: str) -> None:
@@ -234,6 +233,7 @@ class Connection(asyncio.Protocol):
 
     async def released(self) -> None:
         if self._on_channel is None:
+            self.shut("the channel was closed", h2.errors.ErrorCodes.NO_ERROR)
             await self.closed()
 
     # --- the end -----------------------------------------------------------------------------

@@ -147,11 +147,15 @@ class Unknown(Message):
 
 
 class Subscribe(Message):
-    """The first message of a gateway's stream. `version` is the table it serves by now."""
+    """The first message of a gateway's stream. `version` is the table it serves by now.
+
+    `instance` is drawn anew by each process: only another process of the same name is a rival.
+    """
 
     kind: Literal["subscribe"] = "subscribe"
     protocol: int = PROTOCOL
     gateway: str
+    instance: str = ""
     build: str = ""
     version: int = 0
 

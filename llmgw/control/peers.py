@@ -1,0 +1,244 @@
+"""Who is connected: agents and gateways, each on its own stream of the listener.
+
+`control.serve` makes it and gives `serve` to the listener; the loop sends through it and gets what
+peers say by callback. Who may speak is decided by `wire.session.ControlSession`; who may take whose
+place is decided here: the same instance at once, another one only when the first answers no ping.
+"""
+
+import asyncio
+import contextlib
+import dataclasses
+import itertools
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Literal
+
+from llmgw.fleet.routes import Routes
+from llmgw.kit.clock import Clock
+from llmgw.transport.channel import Channel, ChannelClosed
+from llmgw.wire import messages as wire
+from llmgw.wire import session as say
+
+log = logging.getLogger(__name__)
+
+HEARTBEATS_PER_SECOND = 50.0
+BACKLOG = 1024
+"""Messages that may wait for one peer; more, and it is taken for one that does not read."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Peer:
+    """One connected agent or gateway. `id` is the node's id or the gateway's name; `stream` only grows."""
+
+    kind: Literal["agent", "gateway"]
+    id: str
+    name: str
+    instance: str
+    address: str
+    stream: int
+
+
+class Peers:
+    """The table of peers, for one epoch.
+
+    `on_message(peer, message)` gets everything that a peer says, its Register or Subscribe first;
+    `on_closed(peer, said)` follows once for every peer that was announced, before any successor is.
+    """
+
+    def __init__(
+        self,
+        epoch: int,
+        revision: Callable[[], int],
+        on_message: Callable[[Peer, wire.Up], None],
+        on_closed: Callable[[Peer, str], None],
+        clock: Clock,
+        *,
+        heartbeat: float = 5.0,
+        patience: float = 10.0,
+        ping: float = 3.0,
+    ) -> None:
+        self.outranked = 0
+        self._epoch = epoch
+        self._revision = revision
+        self._on_message = on_message
+        self._on_closed = on_closed
+        self._clock = clock
+        self._heartbeat = heartbeat
+        self._patience = patience
+        self._ping = ping
+        self._seq = 0
+        self._streams = itertools.count(1)
+        self._routes: Routes | None = None
+        self._lines: dict[tuple[str, str], _Line] = {}
+
+    def __iter__(self) -> Iterator[Peer]:
+        return iter([line.peer for line in self._lines.values()])
+
+    async def serve(self, channel: Channel) -> None:
+        """One stream, from its first message to its end. Given to the listener as `on_channel`."""
+        line = _Line(channel, say.ControlSession(self._epoch, self._clock.now() + self._patience))
+        async with asyncio.TaskGroup() as group:
+            writer = group.create_task(line.write())
+            said = "this control plane let it go"
+            try:
+                said = await self._read(line)
+            finally:
+                self._remove(line, said)
+            writer.cancel()
+
+    def send(self, node: str, make: Callable[[int, int], wire.Command]) -> bool:
+        """Give the node the command `make(epoch, seq)`. False: it is not here, or we may not command."""
+        line = self._lines.get(("agent", node))
+        if line is None or self.outranked:
+            return False
+        self._seq += 1
+        return line.put(make(self._epoch, self._seq))
+
+    def publish(self, routes: Routes) -> None:
+        """Give every gateway this table, also those that come later. One that was not sent yet is dropped."""
+        self._routes = routes
+        for line in self._lines.values():
+            if line.peer.kind == "gateway":
+                line.put_routes(routes)
+
+    # --- one stream --------------------------------------------------------------------------
+
+    async def _read(self, line: "_Line") -> str:
+        try:
+            await self._introduction(line)
+            while True:
+                await self._do(line, line.session.received(await line.channel.receive()))
+        except ChannelClosed as closed:
+            return closed.said
+
+    async def _introduction(self, line: "_Line") -> None:
+        try:
+            async with asyncio.timeout(line.session.due - self._clock.now()):
+                first = await line.channel.receive()
+        except TimeoutError:
+            await self._do(line, line.session.ticked(line.session.due))
+        else:
+            await self._do(line, line.session.received(first))
+
+    async def _do(self, line: "_Line", step: say.ControlStep) -> None:
+        line.session, outputs = step
+        for output in outputs:
+            match output:
+                case say.Send(message=message):
+                    await line.channel.send(wire.encode(message))
+                case say.Admit(message=message):
+                    await self._decide(line, message)
+                case say.Deliver(message=message):
+                    if self._current(line):
+                        self._on_message(line.peer, message)
+                case say.Outranked(epoch=epoch):
+                    self._give_way(epoch, line)
+                case say.End(said=said):
+                    raise ChannelClosed(said)
+
+    def _give_way(self, epoch: int, line: "_Line") -> None:
+        if epoch > self.outranked:
+            log.error(
+                "%s obeys epoch %d: this control plane, of epoch %d, commands nobody any more",
+                line.channel.peer,
+                epoch,
+                self._epoch,
+            )
+            self.outranked = epoch
+
+    # --- who may take whose place ------------------------------------------------------------
+
+    async def _decide(self, line: "_Line", message: wire.Register | wire.Subscribe) -> None:
+        peer = _described(message, line.channel.peer, next(self._streams))
+        if (rival := await self._living_rival(peer)) is not None:
+            await self._do(line, line.session.refused(_taken(peer, rival.peer)))
+            return
+        for old in self._rivals(peer):
+            self._remove(old, f"superseded from {peer.address}")
+            old.channel.abort(f"superseded from {peer.address}")
+        line.peer = peer
+        self._lines[peer.kind, peer.id] = line
+        self._on_message(peer, message)
+        if peer.kind == "gateway" and self._routes is not None:
+            line.put_routes(self._routes)
+        await self._do(line, line.session.admitted(self._revision(), self._stretched()))
+        line.welcome.set()
+
+    async def _living_rival(self, peer: Peer) -> "_Line | None":
+        silent: set[int] = set()
+        while True:
+            others = (line for line in self._rivals(peer) if line.peer.instance != peer.instance)
+            rival = next((line for line in others if line.peer.stream not in silent), None)
+            if rival is None or await rival.channel.ping(self._ping):
+                return rival
+            silent.add(rival.peer.stream)
+
+    def _rivals(self, peer: Peer) -> "list[_Line]":
+        return [
+            line
+            for line in self._lines.values()
+            if line.peer.kind == peer.kind and (line.peer.id == peer.id or line.peer.name == peer.name)
+        ]
+
+    def _stretched(self) -> float:
+        return max(self._heartbeat, len(self._lines) / HEARTBEATS_PER_SECOND)
+
+    def _current(self, line: "_Line") -> bool:
+        return self._lines.get((line.peer.kind, line.peer.id)) is line
+
+    def _remove(self, line: "_Line", said: str) -> None:
+        if self._current(line):
+            del self._lines[line.peer.kind, line.peer.id]
+            self._on_closed(line.peer, said)
+
+
+class _Line:
+    """One stream and what waits to be said on it."""
+
+    def __init__(self, channel: Channel, session: say.ControlSession) -> None:
+        self.channel = channel
+        self.session = session
+        self.peer = Peer("agent", "", "", "", channel.peer, 0)
+        self.welcome = asyncio.Event()
+        self._waiting: deque[wire.Message] = deque()
+        self._news = asyncio.Event()
+
+    def put(self, message: wire.Message) -> bool:
+        """Say it when its turn comes; False where too much waits already, which ends the stream."""
+        if len(self._waiting) >= BACKLOG:
+            self.channel.abort(f"{self.channel.peer} reads too slowly: {BACKLOG} messages wait")
+            return False
+        self._waiting.append(message)
+        self._news.set()
+        return True
+
+    def put_routes(self, routes: Routes) -> None:
+        """Say it in place of every table that still waits."""
+        self._waiting.clear()
+        self.put(wire.RoutesUpdate(routes=routes))
+
+    async def write(self) -> None:
+        """Say what waits, once the peer is welcome."""
+        await self.welcome.wait()
+        with contextlib.suppress(ChannelClosed):  # the reader is told as well
+            while True:
+                await self._news.wait()
+                self._news.clear()
+                while self._waiting:
+                    await self.channel.send(wire.encode(self._waiting.popleft()))
+
+
+def _described(message: wire.Register | wire.Subscribe, address: str, stream: int) -> Peer:
+    if isinstance(message, wire.Subscribe):
+        return Peer("gateway", message.gateway, message.gateway, message.instance, address, stream)
+    info = message.info
+    return Peer("agent", info.id, info.name, info.instance, address, stream)
+
+
+def _taken(peer: Peer, rival: Peer) -> str:
+    same = f"id {peer.id}" if peer.id == rival.id else f"name {peer.name}"
+    return (
+        f"{peer.kind} {peer.name!r} at {peer.address} is refused: another one with the {same} is connected"
+        f" from {rival.address} and answers; stop one of the two, or give it its own name and state directory"
+    )
