@@ -10,6 +10,7 @@ import math
 
 from llmgw.catalog.documents import AnyProfile, LlamacppDocument, SglangDocument, VllmDocument
 from llmgw.catalog.engine_facts import FACTS
+from llmgw.kit.text import count
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ def disagreement(profile: AnyProfile) -> Disagreement | None:
     have = found.nodes * found.gpus_per_node
     if need == have:
         return None
-    said = f"{_product(degrees)} needs {_gpus(need)}, {_count(found.nodes, 'node')} × {found.gpus_per_node} has {have}"
+    said = f"{_product(degrees)} needs {count(need, 'GPU')}, {count(found.nodes, 'node')} × {found.gpus_per_node} has {have}"
     return Disagreement(said, _repair(found, need, have))
 
 
@@ -84,14 +85,6 @@ def _on_cpu(found: Shape, degrees: list[tuple[str, int]], need: int) -> Disagree
 def _product(degrees: list[tuple[str, int]]) -> str:
     shown = [(name, value) for name, value in degrees if value != 1] or degrees[:1]
     return " × ".join(f"{name} {value}" for name, value in shown)
-
-
-def _gpus(number: int) -> str:
-    return _count(number, "GPU")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _repair(found: Shape, need: int, have: int) -> str:

@@ -4,6 +4,7 @@ Called by `load` with everything that was read; what passes goes to `resolve`. A
 diagnostics and changes nothing; `RULES` is the list of them.
 
     E206 source        E211 owned flag   E212 power flag  E213 environment  E214 flag twice
+    E215 slots
     E301 profile       E302 fallback     E303 name twice  E304 alias twice  E305 listed twice
     E306 fallback ring E401 products     E402 bounds      E403 no cpu       E404 attention DP
     E405 gpu on CPU    W502 YAML 1.1     W503 unchecked   W504 moving revision
@@ -17,11 +18,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from llmgw.catalog import flags
 from llmgw.catalog.arithmetic import disagreement, shape
 from llmgw.catalog.diagnostics import Diagnostic, Related
-from llmgw.catalog.documents import AnyProfile, ModelDocument, SglangDocument
+from llmgw.catalog.documents import AnyProfile, LlamacppDocument, ModelDocument, SglangDocument
 from llmgw.catalog.engine_facts import FACTS
 from llmgw.catalog.reading import Written
 from llmgw.catalog.sources import parse
 from llmgw.catalog.suggest import did_you_mean
+from llmgw.kit.text import count
 
 MAX_SUGGESTIONS = 30
 """Unknown names per load that are compared with all known ones: the work is their product."""
@@ -93,7 +95,7 @@ def unknown_names(everything: Book) -> Iterator[Diagnostic]:
     """E301, E302: profiles and fallbacks that nobody has. W503 where the file that may have them is broken."""
     unknown = list(_unknown_names(everything))
     if everything.unread and unknown:
-        said = f"{len(unknown)} references were not checked: the names in this file could not be read"
+        said = f"{count(len(unknown), 'reference')} not checked: the names in this file could not be read"
         yield everything.unread[0].problem("W503", said, help="mend this file first")
         return
     targets = {"profiles": list(everything.profiles), "fallbacks": [*everything.models, *everything.aliases]}
@@ -165,18 +167,18 @@ def fallback_ring(everything: Book) -> Iterator[Diagnostic]:
 
 def _rings_from(start: str, everything: Book, done: set[str]) -> Iterator[Diagnostic]:
     """Depth first without recursion; each edge back to the path under way closes one ring."""
-    path: list[str] = [start]
-    edges = [_fallbacks(start, everything)]
+    path: dict[str, Iterator[tuple[int, str]]] = {start: _fallbacks(start, everything)}
     while path:
-        step = next(edges[-1], None)
+        last = next(reversed(path))
+        step = next(path[last], None)
         if step is None:
-            done.add(path.pop())
-            edges.pop()
+            done.add(last)
+            del path[last]
         elif step[1] in path:
-            yield _ring(path[path.index(step[1]) :], step[0], everything)
+            names = list(path)
+            yield _ring(names[names.index(step[1]) :], step[0], everything)
         elif step[1] not in done:
-            path.append(step[1])
-            edges.append(_fallbacks(step[1], everything))
+            path[step[1]] = _fallbacks(step[1], everything)
 
 
 def _fallbacks(name: str, everything: Book) -> Iterator[tuple[int, str]]:
@@ -261,25 +263,37 @@ def attention_parallel(everything: Book) -> Iterator[Diagnostic]:
 def arguments(everything: Book) -> Iterator[Diagnostic]:
     """E211, E212: flags that llmgw writes itself, and flags that need `allow_unsafe_args`."""
     for item, profile in everything.profile_documents():
-        facts = FACTS[profile.engine]
         for flag in profile.args:
-            owned, power = flags.owned(flag, facts), flags.powerful(flag, facts)
+            owned, power = flags.owned(flag, profile.engine), flags.powerful(flag, profile.engine)
             if owned:
-                yield _owned_flag(item, flag, owned, facts.owned[owned])
+                yield _owned_flag(item, flag, owned, FACTS[profile.engine].owned[owned])
             elif power and not profile.allow_unsafe_args:
-                said = f"flag `{flag}` runs code or opens what nobody sees here ({power})"
+                said = f"{_meaning(flag, power)} runs code or opens what nobody sees here"
                 yield item.problem(
                     "E212", said, "args", flag, key=True, help="set allow_unsafe_args: true if you mean it"
                 )
 
 
 def _owned_flag(item: Written, flag: str, owned: str, reason: str) -> Diagnostic:
-    meant = f"flag `{flag}`" if flag == owned else f"flag `{flag}` (it means `{owned}`)"
+    meant = _meaning(flag, owned)
     if reason.isidentifier():
         return item.problem(
             "E211", f"{meant} is written by llmgw", "args", flag, key=True, help=f"`{reason}` stands for it"
         )
     return item.problem("E211", f"{meant} is llmgw's: {reason}", "args", flag, key=True, help="remove it")
+
+
+def _meaning(flag: str, meant: str) -> str:
+    return f"flag `{flag}`" if flag == meant else f"flag `{flag}` (it means `{meant}`)"
+
+
+def slots(everything: Book) -> Iterator[Diagnostic]:
+    """E215: llama.cpp's `parallel` multiplies the context, so it must be a number."""
+    for item, profile in everything.profile_documents():
+        value = profile.args.get("parallel", 1)
+        if isinstance(profile, LlamacppDocument) and (type(value) is not int or value < 1):
+            said = "`parallel` must be a whole number from 1: each request gets max_model_len for itself"
+            yield item.problem("E215", said, "args", "parallel")
 
 
 def flag_twice(everything: Book) -> Iterator[Diagnostic]:
@@ -334,6 +348,7 @@ RULES: tuple[Callable[[Book], Iterator[Diagnostic]], ...] = (
     devices,
     attention_parallel,
     arguments,
+    slots,
     flag_twice,
     environment,
     once_boolean,

@@ -13,7 +13,7 @@ from typing import Literal
 
 from llmgw.catalog.model import Place
 from llmgw.errors import CatalogInvalid
-from llmgw.kit.text import safe
+from llmgw.kit.text import count, safe
 
 Severity = Literal["error", "warning"]
 _WIDEST = 160  # characters of a source line that are shown around the place
@@ -81,12 +81,8 @@ def summary(diagnostics: Sequence[Diagnostic]) -> str:
     """`3 errors and 1 warning in 2 files`."""
     errors = sum(item.severity == "error" for item in diagnostics)
     counted = [(errors, "error"), (len(diagnostics) - errors, "warning")]
-    said = " and ".join(_count(number, noun) for number, noun in counted if number)
-    return f"{said or 'no problem'} in {_count(len({item.place.file for item in diagnostics}), 'file')}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    said = " and ".join(count(number, noun) for number, noun in counted if number)
+    return f"{said or 'no problem'} in {count(len({item.place.file for item in diagnostics}), 'file')}"
 
 
 def text(diagnostic: Diagnostic) -> str:

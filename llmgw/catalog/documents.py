@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator
 
 from llmgw.kit import units
 
@@ -30,6 +30,13 @@ def _name(text: str) -> str:
             "a letter or digit first, at most 63"
         )
     return text
+
+
+def _with_unit(value: object) -> object:
+    """Refuses 20 where 20s is needed, before strictness says that text is needed."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        raise ValueError(f"cannot read {value} without a unit")
+    return value
 
 
 def _duration(text: str) -> str:
@@ -115,10 +122,15 @@ def _versions(text: str) -> str:
 
 Name = Annotated[str, AfterValidator(_name), Field(json_schema_extra={"pattern": NAME})]
 _UNITS = {"pattern": r"^\d+(\.\d+)?\s*(ms|s|m|h|d)$", "examples": ["500ms", "30s", "20m", "2h"]}
-Duration = Annotated[str, AfterValidator(_duration), Field(json_schema_extra=_UNITS)]
-PositiveDuration = Annotated[str, AfterValidator(_positive_duration), Field(json_schema_extra=_UNITS)]
+Duration = Annotated[
+    str, BeforeValidator(_with_unit), AfterValidator(_duration), Field(json_schema_extra=_UNITS)
+]
+PositiveDuration = Annotated[
+    str, BeforeValidator(_with_unit), AfterValidator(_positive_duration), Field(json_schema_extra=_UNITS)
+]
 Size = Annotated[
     str,
+    BeforeValidator(_with_unit),
     AfterValidator(_size),
     Field(json_schema_extra={"pattern": r"^\d+(\.\d+)?\s*([KMGT]i?B|B)$", "examples": ["80GiB", "512MiB"]}),
 ]

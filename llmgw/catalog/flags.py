@@ -6,9 +6,9 @@ written: with `_` or `-`, negated, dotted, or as a beginning that the engine wou
 
 import fnmatch
 import functools
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
-from llmgw.catalog.engine_facts import RESERVED_ENV, SECRET_ENV, EngineFacts
+from llmgw.catalog.engine_facts import FACTS, RESERVED_ENV, SECRET_ENV, EngineFacts
 
 
 def canonical(flag: str) -> str:
@@ -17,26 +17,34 @@ def canonical(flag: str) -> str:
     return head.replace("_", "-") + dot + inner
 
 
-def owned(flag: str, facts: EngineFacts) -> str | None:
+@functools.lru_cache(maxsize=4096)
+def owned(flag: str, engine: str) -> str | None:
     """The flag of llmgw that `flag` would set, or None."""
-    return _meant(flag, facts.owned, facts)
+    return _meant(flag, FACTS[engine].owned, FACTS[engine])
 
 
-def powerful(flag: str, facts: EngineFacts) -> str | None:
+@functools.lru_cache(maxsize=4096)
+def powerful(flag: str, engine: str) -> str | None:
     """The flag that runs code or opens files that `flag` would set, or None."""
-    return _meant(flag, facts.power, facts)
+    return _meant(flag, FACTS[engine].power, FACTS[engine])
 
 
 def _meant(flag: str, names: Collection[str], facts: EngineFacts) -> str | None:
     head = canonical(flag).partition(".")[0]
-    for spelled in (head, head.removeprefix("no-")):
+    return next(
+        (found for found in map(_named(names, facts), (head, head.removeprefix("no-"))) if found), None
+    )
+
+
+def _named(names: Collection[str], facts: EngineFacts) -> Callable[[str], str | None]:
+    def find(spelled: str) -> str | None:
         if spelled in names:
             return spelled
-        if facts.abbreviates and spelled not in facts.exact:
-            completed = min((name for name in names if name.startswith(spelled)), default=None)
-            if completed:
-                return completed
-    return None
+        if not facts.abbreviates or spelled in facts.exact:
+            return None
+        return min((name for name in names if name.startswith(spelled)), default=None)
+
+    return find
 
 
 @functools.lru_cache(maxsize=4096)

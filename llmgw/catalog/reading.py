@@ -76,7 +76,9 @@ def _unknown(
         return written.problem(code, f"`{field}` is missing", help=f"write {choices}")
     value = data[field]
     hint = did_you_mean(value, known) if isinstance(value, str) else ""
-    return written.problem(code, f"`{field}` is none that is known", field, help=hint or f"write {choices}")
+    return written.problem(
+        code, f"{field} `{str(value)[:40]}` is not known", field, help=hint or f"write {choices}"
+    )
 
 
 def _problems(
@@ -130,7 +132,7 @@ def _kind_of(written: Written, path: Path) -> str:
     if path:
         return f"`{_dotted(path)}`"
     data = cast("dict[str, object]", written.tree.value)
-    return f"a {data['engine']} profile" if written.kind == "profile" else "a model"
+    return f"a profile for {data['engine']}" if written.kind == "profile" else "a model"
 
 
 def _dotted(path: Path) -> str:
@@ -159,13 +161,12 @@ def _wrong_type(written: Written, path: Path, error: ErrorDetails) -> Diagnostic
     spot = written.tree.spot(path)
     start = spot.place.column - 1
     raw = spot.line[start : start + spot.width]
-    quote = needed == "text" and isinstance(value, int | float)
-    said = (
-        f"`{_dotted(path)}` needs {needed}, unquoted {raw} is {given}"
-        if quote
-        else f"`{_dotted(path)}` needs {needed}, this is {given}"
-    )
-    return Diagnostic("E205", said, spot, f'quote it: "{raw}"' if quote else "")
+    if needed == "text" and isinstance(value, int | float):
+        said = f"`{_dotted(path)}` needs {needed}, unquoted {raw} is {given}"
+        return Diagnostic("E205", said, spot, f'quote it: "{raw}"')
+    hint = {"true or false": "write true or false", "a list": f"write [{raw}]"}.get(needed, "")
+    said = f"`{_dotted(path)}` needs {needed}, this is {given}"
+    return Diagnostic("E205", said, spot, hint if isinstance(value, str) else "")
 
 
 _LIMITS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {

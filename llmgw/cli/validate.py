@@ -7,6 +7,7 @@ import click
 
 from llmgw.catalog.diagnostics import Diagnostic, Invalid, as_concise, as_json, as_text
 from llmgw.catalog.load import Checked, check, snapshot
+from llmgw.kit.text import count
 
 _SHOWN: Mapping[str, Callable[[Sequence[Diagnostic]], str]] = {
     "text": as_text,
@@ -31,14 +32,10 @@ def command(path: pathlib.Path, output: str) -> None:
         raise Invalid(checked.diagnostics)
     if output != "json":
         models, profiles = len(checked.catalog.models), len(checked.catalog.profiles)
-        click.echo(f"catalog is valid: {_count(models, 'model')}, {_count(profiles, 'profile')}")
+        click.echo(f"catalog is valid: {count(models, 'model')}, {count(profiles, 'profile')}")
 
 
 def _check(path: pathlib.Path) -> Checked:
     """As `load` does, with file names that can be opened from here."""
     files, unreadable = snapshot(path, prefix=f"{path}/")
     return check(files, unreadable)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

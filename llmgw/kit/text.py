@@ -27,3 +27,8 @@ def columns(rows: Sequence[Sequence[str]], *, gap: int = 2) -> list[str]:
         (" " * gap).join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip()
         for row in rows
     ]
+
+
+def count(number: int, noun: str) -> str:
+    """`1 node`, `3 nodes`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
