@@ -13,6 +13,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 
+from llmgw.catalog import schema
 from llmgw.fleet import lifecycle
 from llmgw.fleet.expiry import Timers
 from llmgw.kit.units import show_seconds
@@ -52,6 +53,7 @@ def current() -> Iterator[tuple[pathlib.Path, str]]:
     for marker, (name, table) in TABLES.items():
         documents[ROOT / name] = replaced(documents[ROOT / name], marker, table())
     yield from documents.items()
+    yield ROOT / "schemas" / schema.FILE, schema.text()
 
 
 def replaced(text: str, marker: str, table: str) -> str:
