@@ -1,6 +1,6 @@
 """What the control plane keeps on disk: a closed list, and never the state of a replica.
 
-Revisions with who applied them, the roster of nodes and gateways, its epoch, the marks people set. A row
+Revisions with who applied them, the roster of nodes and gateways, its epoch. A row
 could say "running" about a process that died; the fleet cannot, so it is asked again after each start.
 Built by `serve`, used by `adoption` and the loop.
 """
@@ -11,7 +11,7 @@ import datetime
 import fcntl
 import os
 import pathlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import pydantic
 
@@ -119,16 +119,6 @@ class Store:
         write_atomic(self._revision_path(revision.number), revision.model_dump_json(indent=1).encode())
         for number in self.revisions()[:-KEPT_REVISIONS]:
             self._revision_path(number).unlink()
-
-    def marks(self) -> Mapping[str, Mapping[str, str]]:
-        """Marks by kind (`cordoned`, `paused`), then by name: the reason."""
-        path = self.root / "marks.json"
-        adapter = pydantic.TypeAdapter(dict[str, dict[str, str]])
-        return adapter.validate_json(path.read_bytes()) if path.exists() else {}
-
-    def save_marks(self, marks: Mapping[str, Mapping[str, str]]) -> None:
-        adapter = pydantic.TypeAdapter(Mapping[str, Mapping[str, str]])
-        write_atomic(self.root / "marks.json", adapter.dump_json(marks, indent=1))
 
     def _revision_path(self, number: int) -> pathlib.Path:
         return self.root / "revisions" / f"{number:08d}.json"

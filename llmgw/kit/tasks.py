@@ -41,6 +41,16 @@ class Tasks:
         """Until a task fails; raises its exception. Cancel this to stop waiting."""
         await asyncio.shield(self._failure())
 
+    async def wait_or(self, done: asyncio.Event) -> None:
+        """Until `done` is set, or a task fails: then raises its exception."""
+        waiting = asyncio.ensure_future(done.wait())
+        try:
+            await asyncio.wait((waiting, self._failure()), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
+        if self._failure().done():
+            await self.wait()
+
     async def close(self) -> None:
         """Cancel what still runs and wait for it. A failure nobody waited for is raised here."""
         tasks = [task for task in self._tasks if task is not asyncio.current_task()]

@@ -1,0 +1,95 @@
+"""The CLI's side of the control plane's API: one call each, errors turned back into errors.
+
+Verbs that talk to a control plane take `server_option` and use `Client`.
+"""
+
+import pathlib
+import tomllib
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import click
+import httpx
+import pydantic
+
+from llmgw.errors import CatalogInvalid, Failed, LlmgwError, NotAllowed, Stale, Unreachable
+
+T = TypeVar("T")
+DEFAULT = "127.0.0.1:7600"
+_ERRORS: Mapping[int, type[LlmgwError]] = {422: CatalogInvalid, 409: Stale, 401: NotAllowed, 403: NotAllowed}
+
+
+def server_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--server HOST:PORT`: option, then LLMGW_SERVER, then llmgw.toml here or above, then the default."""
+    return click.option(
+        "--server",
+        envvar="LLMGW_SERVER",
+        metavar="HOST:PORT",
+        help=f"The control plane. [default: {DEFAULT}]",
+    )(function)
+
+
+def output_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`-o text|json`."""
+    return click.option(
+        "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True
+    )(function)
+
+
+class Client:
+    """Calls to one control plane. Raises Unreachable, or what the control plane said."""
+
+    def __init__(self, server: str | None) -> None:
+        self.server = server or _from_toml() or DEFAULT
+        self._http = httpx.Client(
+            base_url=f"http://{self.server}", trust_env=False, timeout=httpx.Timeout(60.0, connect=5.0)
+        )
+
+    def get(self, path: str, **query: str | int) -> Any:
+        """The JSON answer of a GET."""
+        return self._call("GET", path, params=query).json()
+
+    def post(self, path: str, body: Mapping[str, Any]) -> Any:
+        """The JSON answer of a POST."""
+        return self._call("POST", path, json=body).json()
+
+    def read(self, kind: Any, path: str, **query: str | int) -> Any:
+        """The answer of a GET as a value of `kind`."""
+        return pydantic.TypeAdapter(kind).validate_json(self._call("GET", path, params=query).content)
+
+    def ask(self, kind: Any, path: str, body: Mapping[str, Any]) -> Any:
+        """The answer of a POST as a value of `kind`."""
+        return pydantic.TypeAdapter(kind).validate_json(self._call("POST", path, json=body).content)
+
+    def _call(self, method: str, path: str, **more: Any) -> httpx.Response:
+        try:
+            answer = self._http.request(method, path, **more)
+        except httpx.TransportError as error:
+            raise Unreachable(
+                f"cannot reach the control plane at {self.server}: {str(error) or type(error).__name__}",
+                help="start one with `llmgw serve`, or name another with --server or LLMGW_SERVER",
+            ) from error
+        if answer.is_success:
+            return answer
+        raise _refusal(answer)
+
+
+def _refusal(answer: httpx.Response) -> LlmgwError:
+    try:
+        error = answer.json()["error"]
+        said, better = str(error["said"]), str(error.get("help", ""))
+    except (ValueError, KeyError, TypeError):
+        said, better = f"cannot understand the control plane: it answered {answer.status_code}", ""
+    return _ERRORS.get(answer.status_code, Failed)(said, help=better)
+
+
+def _from_toml() -> str:
+    """`server` of the nearest llmgw.toml, so that a clone is enough to find the cluster."""
+    for directory in (pathlib.Path.cwd(), *pathlib.Path.cwd().parents):
+        path = directory / "llmgw.toml"
+        if path.is_file():
+            try:
+                return str(tomllib.loads(path.read_text()).get("server", ""))
+            except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+                raise Failed(f"cannot read {path}: {error}") from error
+    return ""

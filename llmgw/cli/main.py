@@ -1,0 +1,102 @@
+"""The command `llmgw`: finds the verb, runs it, and turns every error into a sentence and an exit code.
+
+Verbs live one a file beside this one and are imported only when they are used: `--help` and
+completion stay quick.
+"""
+
+import importlib
+import pathlib
+import sys
+import tempfile
+import traceback
+
+import click
+
+from llmgw.cli.exits import Exit, of_error
+from llmgw.errors import LlmgwError
+
+VERBS: dict[str, str] = {
+    "up": "Everything in one process on this machine: the way to try it.",
+    "validate": "Check a catalog, offline.",
+    "plan": "Show what would happen, in order, and why.",
+    "apply": "Plan, show, ask, apply, follow.",
+    "status": "One screen: what stands, what is outstanding, who is there.",
+    "replicas": "Every replica, with the progress of its fetch.",
+    "nodes": "Every node, with what it has and what is free.",
+    "models": "Every model, with its ready count.",
+    "events": "What happened, newest last; -w follows.",
+    "gc": "List weights that nothing wants; --collect asks the nodes to remove exactly those.",
+    "serve": "The control plane of a fleet.",
+    "agent": "The agent of one node.",
+    "gateway": "The front door: OpenAI's API over the ready replicas.",
+    "schema": "The JSON Schema of catalog files.",
+}
+"""Verb → its one line of help, in the order people read them."""
+
+
+class Verbs(click.Group):
+    """A group whose commands are imported when they are used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
+        if cmd_name not in VERBS:
+            return None
+        module = importlib.import_module(f"llmgw.cli.{cmd_name}")
+        command: click.Command = module.command
+        command.name = cmd_name
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
+        with formatter.section("Commands"):
+            formatter.write_dl(list(VERBS.items()))
+
+
+@click.command(
+    cls=Verbs, context_settings={"auto_envvar_prefix": "LLMGW", "help_option_names": ["-h", "--help"]}
+)
+@click.version_option(package_name="llmgw")
+def cli() -> None:
+    """Keep a fleet of GPU machines serving exactly the LLMs that a catalog in git asks for."""
+
+
+def main() -> None:
+    """The console script."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line. Returns its exit code; prints errors on stderr, never a traceback."""
+    try:
+        return int(cli.main(arguments, prog_name="llmgw", standalone_mode=False) or Exit.DONE)
+    except click.UsageError as error:
+        error.show()
+        return Exit.USAGE
+    except click.exceptions.Exit as error:
+        return error.exit_code
+    except click.Abort as error:
+        click.echo("", err=True)
+        return Exit.INTERRUPTED if isinstance(error.__cause__, KeyboardInterrupt) else Exit.DECLINED
+    except KeyboardInterrupt:
+        return Exit.INTERRUPTED
+    except click.ClickException as error:
+        error.show()
+        return Exit.FAILED
+    except LlmgwError as error:
+        click.echo(f"error: {error}", err=True)
+        return of_error(error)
+    except BrokenPipeError:
+        sys.stdout = None
+        return Exit.DONE
+    except Exception:  # noqa: BLE001 - the last line of defence: a bug becomes a file and exit 70
+        return _bug()
+
+
+def _bug() -> int:
+    """Keep the traceback where it can be sent to us; say where."""
+    with tempfile.NamedTemporaryFile("w", prefix="llmgw-bug-", suffix=".txt", delete=False) as file:
+        traceback.print_exc(file=file)
+    said = f"error: cannot go on: this is a bug in llmgw\n  help: report it with {pathlib.Path(file.name)}"
+    click.echo(said, err=True)
+    return Exit.BUG

@@ -1,0 +1,115 @@
+"""From bytes to a revision that stands: validate, plan, compare, keep, adopt. The one path for all of them.
+
+The API calls it for `plan` and `apply`. Whatever fails on the way changes nothing: the revision that
+stood goes on standing.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+
+from llmgw.catalog.load import load_files
+from llmgw.catalog.model import Catalog
+from llmgw.control.journal import Journal
+from llmgw.control.loop import Loop
+from llmgw.control.store import Revision, Store
+from llmgw.errors import CatalogInvalid, Stale
+from llmgw.kit.chance import Chance
+from llmgw.kit.clock import Clock
+from llmgw.planning.plan import Plan, make_plan
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Proposal:
+    """A catalog somebody uploads: its files as they are, and where they come from."""
+
+    files: Mapping[str, str]
+    commit: str = ""
+    who: str = ""
+    message: str = ""
+
+
+class Adoption:
+    """Holds the number of the revision that stands; 0 before the first."""
+
+    def __init__(self, store: Store, loop: Loop, journal: Journal, clock: Clock, chance: Chance) -> None:
+        self._store, self._loop, self._journal = store, loop, journal
+        self._clock, self._chance = clock, chance
+        self.standing: Revision | None = None
+
+    @property
+    def number(self) -> int:
+        return self.standing.number if self.standing is not None else 0
+
+    def resume(self) -> None:
+        """Stand on the newest kept revision again, after a restart. One that no longer loads changes nothing."""
+        newest = self._store.newest()
+        self.standing = newest
+        if newest is None:
+            return
+        try:
+            self._stand(_load(newest.files))
+        except CatalogInvalid as invalid:
+            self._journal.note(
+                "alarm", "catalog", f"revision {newest.number} no longer loads: {invalid.said}"
+            )
+
+    def plan(self, proposal: Proposal) -> Plan:
+        """What adopting it would do. Raises CatalogInvalid."""
+        return self._plan(_load(proposal.files))
+
+    def apply(self, proposal: Proposal, expect: str) -> tuple[int, Plan]:
+        """Adopt it if its plan is still `expect` (a full digest; empty = whatever it is now).
+
+        Returns the number of the revision that stands and the plan. What is adopted already stays
+        under its number. Raises CatalogInvalid or Stale.
+        """
+        catalog = _load(proposal.files)
+        plan = self._plan(catalog)
+        if expect and plan.digest != expect:
+            raise Stale(
+                f"cannot apply p-{expect[:6]}: the plan is now {plan.id}. Nothing was changed",
+                help="look at it again with `llmgw plan`",
+            )
+        if (
+            self.standing is not None
+            and self.standing.digest == catalog.digest
+            and self._loop.desired.catalog
+        ):
+            return self.standing.number, plan
+        revision = Revision(
+            number=self.number + 1,
+            files=dict(proposal.files),
+            digest=catalog.digest,
+            commit=proposal.commit,
+            who=proposal.who,
+            message=proposal.message,
+            plan=plan.digest,
+            at=self._clock.wall(),
+        )
+        self._store.add(revision)
+        self.standing = revision
+        self._stand(catalog)
+        self._journal.note(
+            "catalog", f"revision {revision.number}", f"adopted as {plan.id} by {revision.who or '?'}"
+        )
+        return revision.number, plan
+
+    def _plan(self, catalog: Catalog) -> Plan:
+        loop = self._loop
+        return make_plan(
+            loop.desired,
+            dataclasses.replace(loop.desired, catalog=catalog),
+            loop.fleet,
+            loop.ledger,
+            self._clock.now(),
+            self._chance,
+            loop.timers,
+            base=self.number,
+        )
+
+    def _stand(self, catalog: Catalog) -> None:
+        self._loop.adopt(dataclasses.replace(self._loop.desired, catalog=catalog))
+
+
+def _load(files: Mapping[str, str]) -> Catalog:
+    return load_files({name: text.encode() for name, text in files.items()})

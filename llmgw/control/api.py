@@ -1,0 +1,197 @@
+"""The JSON API of the CLI, on the port where agents and gateways connect. Plain routes in a table.
+
+`transport.listener` calls `Api.answer`; everything it says is a value of `planning` as JSON. Errors are
+one sentence and what would help, with a status that `cli.client` turns back into its error.
+"""
+
+import asyncio
+import dataclasses
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import pydantic
+
+from llmgw.catalog.diagnostics import Invalid, as_text
+from llmgw.control.adoption import Adoption, Proposal
+from llmgw.control.collecting import Collecting
+from llmgw.control.journal import Entry, Journal
+from llmgw.control.loop import Loop
+from llmgw.errors import CatalogInvalid, LlmgwError, Stale
+from llmgw.kit.clock import Clock
+from llmgw.planning import screen
+from llmgw.planning.gc import Listing, Wanted, listing
+from llmgw.planning.plan import Plan
+from llmgw.planning.view import View, look
+from llmgw.transport.http import Request, Response, problem
+
+LONGEST_WAIT = 30.0
+
+
+class PlanBody(pydantic.BaseModel):
+    """What `plan` and `apply` upload: the catalog's files by name, and who asks."""
+
+    files: dict[str, str]
+    commit: str = ""
+    who: str = ""
+    message: str = ""
+    expect: str = ""
+
+    def proposal(self) -> Proposal:
+        return Proposal(self.files, self.commit, self.who, self.message)
+
+
+class CollectBody(pydantic.BaseModel):
+    """What `gc --collect` sends: the id of the listing that was shown."""
+
+    expect: str
+
+
+_DUMP: Mapping[type, pydantic.TypeAdapter[Any]] = {
+    kind: pydantic.TypeAdapter(kind)
+    for kind in (Plan, Listing, list[Entry], tuple[screen.ReplicaRow, ...], tuple[screen.NodeRow, ...], tuple[screen.ModelRow, ...])
+}  # fmt: skip
+
+
+class Api:
+    """Answers requests from the loop's present state. Owns nothing but its route table."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        adoption: Adoption,
+        journal: Journal,
+        collecting: Collecting,
+        clock: Clock,
+        *,
+        cluster: str,
+        epoch: int,
+        build: str,
+    ) -> None:
+        self._loop, self._adoption, self._journal = loop, adoption, journal
+        self._collecting, self._clock = collecting, clock
+        self._about = {"cluster": cluster, "epoch": epoch, "build": build}
+        self._routes: dict[tuple[str, str], Callable[[Request], Awaitable[Response]]] = {
+            ("GET", "/v1/status"): self._status,
+            ("GET", "/v1/replicas"): self._replicas,
+            ("GET", "/v1/nodes"): self._nodes,
+            ("GET", "/v1/models"): self._models,
+            ("GET", "/v1/events"): self._events,
+            ("GET", "/v1/gc"): self._gc,
+            ("POST", "/v1/gc"): self._collect,
+            ("POST", "/v1/plan"): self._plan,
+            ("POST", "/v1/apply"): self._apply,
+        }
+
+    async def answer(self, request: Request) -> Response:
+        """The answer to one request; every LlmgwError becomes a refusal that people can read."""
+        route = self._routes.get((request.method, request.path))
+        if route is None:
+            known = any(path == request.path for _, path in self._routes)
+            return problem(
+                405 if known else 404, f"cannot {request.method} {request.path}: there is no such route"
+            )
+        try:
+            return await route(request)
+        except pydantic.ValidationError as error:
+            return problem(400, f"cannot read this request: {error.errors()[0]['msg'].lower()}")
+        except Invalid as invalid:
+            return problem(422, f"{invalid.said}\n{as_text(invalid.diagnostics)}")
+        except LlmgwError as error:
+            return problem(_STATUS.get(type(error), 400), error.said, help=error.help)
+
+    def _look(self) -> View:
+        loop = self._loop
+        return look(loop.desired, loop.fleet, loop.ledger, self._clock.now(), loop.timers)
+
+    async def _status(self, _: Request) -> Response:
+        view, standing = self._look(), self._adoption.standing
+        return _json(
+            {
+                **self._about,
+                "revision": self._adoption.number,
+                "commit": standing.commit if standing is not None else "",
+                "adopted": standing.at.isoformat() if standing is not None else "",
+                "who": standing.who if standing is not None else "",
+                "event": self._journal.last,
+                "heard": view.heard,
+                "fenced": self._loop.fenced,
+                "alarms": self._loop.alarms,
+                "outstanding": screen.outstanding(view),
+                "nodes": {name: view.standings[name] for name in view.standings},
+                "models": {
+                    row.model: {"ready": row.ready, "wanted": row.wanted} for row in screen.model_rows(view)
+                },
+                "unplaced": [item.model for item in self._loop.unplaced],
+                "gateways": sorted(view.fleet.gateways),
+            }
+        )
+
+    async def _replicas(self, _: Request) -> Response:
+        return _dump(tuple[screen.ReplicaRow, ...], screen.replica_rows(self._look(), self._loop.unplaced))
+
+    async def _nodes(self, _: Request) -> Response:
+        return _dump(tuple[screen.NodeRow, ...], screen.node_rows(self._look()))
+
+    async def _models(self, _: Request) -> Response:
+        return _dump(tuple[screen.ModelRow, ...], screen.model_rows(self._look()))
+
+    async def _events(self, request: Request) -> Response:
+        after = _number(request, "after", 0)
+        wait = min(LONGEST_WAIT, float(_number(request, "wait", 0)))
+        return _dump(list[Entry], await self._journal.wait(after, wait))
+
+    async def _plan(self, request: Request) -> Response:
+        body = PlanBody.model_validate_json(request.body)
+        return _dump(Plan, self._adoption.plan(body.proposal()))
+
+    async def _apply(self, request: Request) -> Response:
+        body = PlanBody.model_validate_json(request.body)
+        last = self._journal.last
+        number, plan = self._adoption.apply(body.proposal(), body.expect)
+        return _json({"revision": number, "event": last, "plan": plan.digest})
+
+    async def _gc(self, _: Request) -> Response:
+        return _dump(Listing, self._listing())
+
+    async def _collect(self, request: Request) -> Response:
+        expect = CollectBody.model_validate_json(request.body).expect
+        found = self._listing()
+        if found.id != expect:
+            raise Stale(
+                f"cannot collect {expect}: the list is now {found.id}. Nothing was removed",
+                help="look at it again with `llmgw gc`",
+            )
+        outcomes = await asyncio.gather(
+            *(
+                self._collecting.ask(node, entries, self._adoption.number)
+                for node, entries in found.by_node().items()
+            )
+        )
+        return _json({"nodes": [dataclasses.asdict(outcome) for outcome in outcomes]})
+
+    def _listing(self) -> Listing:
+        """Raises CatalogInvalid while no catalog stands: with none, "unwanted" would be a lie."""
+        catalog = self._loop.desired.catalog
+        if catalog is None:
+            raise CatalogInvalid(
+                "cannot list what is unwanted: no valid catalog is adopted", help="llmgw apply"
+            )
+        wanted = Wanted(frozenset(model.cache_name for model in catalog.models.values()))
+        return listing(self._loop.fleet, wanted, self._clock.now(), self._loop.timers)
+
+
+_STATUS: Mapping[type[LlmgwError], int] = {CatalogInvalid: 422, Stale: 409}
+
+
+def _number(request: Request, name: str, default: int) -> int:
+    text = request.query.get(name, "")
+    return int(text) if text.isdecimal() else default
+
+
+def _dump(kind: Any, value: Any) -> Response:
+    return Response(200, _DUMP[kind].dump_json(value))
+
+
+def _json(value: Any) -> Response:
+    return Response(200, json.dumps(value).encode())

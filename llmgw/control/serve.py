@@ -1,0 +1,237 @@
+"""The control plane process: builds everything it is made of, runs it, and takes it down in order.
+
+Called by `llmgw serve` and, in one process with the others, by `llmgw up`.
+"""
+
+import asyncio
+import dataclasses
+import datetime
+import importlib.metadata
+import logging
+import pathlib
+from collections.abc import Callable
+
+from llmgw.catalog.model import Catalog
+from llmgw.control.adoption import Adoption
+from llmgw.control.api import Api
+from llmgw.control.collecting import Collecting
+from llmgw.control.journal import Journal
+from llmgw.control.loop import Loop
+from llmgw.control.peers import Peer, Peers
+from llmgw.control.store import Known, Roster, Store
+from llmgw.control.translate import agent_event, gateway_event, order
+from llmgw.fleet import events
+from llmgw.fleet.expiry import Timers
+from llmgw.fleet.routes import Routes
+from llmgw.fleet.world import Fleet, Gateway
+from llmgw.kit.chance import unseeded
+from llmgw.kit.clock import Clock, SystemClock
+from llmgw.kit.tasks import Tasks
+from llmgw.planning.actions import Action
+from llmgw.planning.desired import Desired
+from llmgw.planning.ledger import Ledger
+from llmgw.transport.listener import Listener
+from llmgw.wire import messages
+
+log = logging.getLogger(__name__)
+
+LONGEST_FAREWELL = 180.0
+"""Seconds that `leave` waits for engines to drain and stop."""
+
+ROSTER_EVERY = 600.0
+"""Seconds between two writings of who is here, so that a restart waits for the right ones."""
+
+FORGOTTEN_AFTER = datetime.timedelta(days=1)
+"""A node or gateway that was away for so long holds no restart and no drain up."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Settings:
+    """Where it listens, where it keeps its few files, and every timer."""
+
+    state_dir: pathlib.Path
+    host: str = "127.0.0.1"
+    port: int = 7600
+    cluster: str = "llmgw"
+    heartbeat: float = 5.0
+    timers: Timers = dataclasses.field(default_factory=Timers)
+
+
+async def run(
+    settings: Settings,
+    *,
+    ready: Callable[[str, int], None] | None = None,
+    leave: asyncio.Event | None = None,
+) -> None:
+    """Serve until cancelled. `ready(host, port)` is called once it listens. Raises errors.Failed.
+
+    When `leave` is set, everything is drained and stopped first, without touching the adopted revision:
+    the end of an `llmgw up`, where the engines are not meant to outlive it.
+    """
+    clock = SystemClock()
+    with Store(settings.state_dir).held() as store:
+        plane = _Plane(settings, store, clock)
+        try:
+            host, port = await plane.start()
+            log.info(
+                "control plane of %s listens on %s:%d, epoch %d", settings.cluster, host, port, plane.epoch
+            )
+            if ready is not None:
+                ready(host, port)
+            await plane.until(leave)
+        finally:
+            await plane.close()
+
+
+class _Plane:
+    """The parts of one control plane, wired."""
+
+    def __init__(self, settings: Settings, store: Store, clock: Clock) -> None:
+        self.epoch = store.next_epoch()
+        self.tasks = Tasks()
+        self._settings, self._store, self._clock = settings, store, clock
+        self._left = asyncio.Event()
+        self._roster = _still_known(store.roster(), clock.wall())
+        self._journal = Journal(clock)
+        chance = unseeded()
+        self._loop = Loop(
+            desired=Desired(),
+            fleet=_fleet(self._roster, clock.now()),
+            ledger=Ledger(routes=Routes(version=self.epoch << 32)),
+            timers=settings.timers,
+            clock=clock,
+            chance=chance,
+            journal=self._journal,
+            dispatch=self._dispatch,
+            publish=self._publish,
+        )
+        self._adoption = Adoption(store, self._loop, self._journal, clock, chance)
+        self._peers = Peers(
+            self.epoch,
+            lambda: self._adoption.number,
+            self._said,
+            self._closed,
+            clock,
+            heartbeat=settings.heartbeat,
+        )
+        self._collecting = Collecting(self._peers.send)
+        api = Api(
+            self._loop,
+            self._adoption,
+            self._journal,
+            self._collecting,
+            clock,
+            cluster=settings.cluster,
+            epoch=self.epoch,
+            build=importlib.metadata.version("llmgw"),
+        )
+        self._listener = Listener(self._peers.serve, api.answer)
+
+    async def start(self) -> tuple[str, int]:
+        self._adoption.resume()
+        where = await self._listener.start(self._settings.host, self._settings.port)
+        self.tasks.start("loop", self._loop.run())
+        self.tasks.start("pulse", self._loop.pulse())
+        self.tasks.start("housekeeping", self._housekeeping())
+        return where
+
+    async def until(self, leave: asyncio.Event | None) -> None:
+        """Run until a part fails, or until `leave` is set and every engine has stopped."""
+        if leave is None:
+            await self.tasks.wait()
+            return
+        self.tasks.start("leave", self._leave(leave))
+        await self.tasks.wait_or(self._left)
+
+    async def _leave(self, leave: asyncio.Event) -> None:
+        await leave.wait()
+        self._loop.adopt(Desired(catalog=Catalog(models={}, profiles={})))
+        limit = self._clock.now() + LONGEST_FAREWELL
+        while self._loop.fleet.shards and self._clock.now() < limit:
+            await self._journal.wait(self._journal.last, 1.0)
+        self._left.set()
+
+    async def close(self) -> None:
+        await self._listener.close()
+        await self.tasks.close()
+
+    def _dispatch(self, action: Action) -> bool:
+        command = order(action)
+        return command is None or self._peers.send(*command)
+
+    def _publish(self, routes: Routes) -> None:
+        self._peers.publish(routes)
+
+    def _said(self, peer: Peer, message: messages.Up) -> None:
+        if isinstance(message, messages.Result):
+            self._collecting.answered(peer.id, message)
+            return
+        event = agent_event(peer.id, message) if peer.kind == "agent" else gateway_event(peer.id, message)
+        if event is not None:
+            self._loop.hear(event)
+        if isinstance(message, messages.Register | messages.Subscribe | messages.Leave):
+            self._keep_roster()
+
+    def _closed(self, peer: Peer, said: str) -> None:
+        log.info("%s %s at %s is gone: %s", peer.kind, peer.name, peer.address, said)
+        if peer.kind == "agent":
+            self._loop.hear(events.Disconnected(peer.id))
+
+    def _keep_roster(self) -> None:
+        """Write down who is here, for the next start to wait for."""
+        now, fleet = self._clock.wall(), self._loop.fleet
+        nodes = dict(self._roster.nodes)
+        nodes.update(
+            {
+                name: Known(name=node.info.name, heard=now)
+                for name, node in fleet.nodes.items()
+                if node.connected
+            }
+        )
+        gateways = {
+            name: self._roster.gateways.get(name, Known(name=name, heard=now)) for name in fleet.gateways
+        }
+        gateways.update(
+            {
+                peer.id: Known(name=peer.id, heard=now)
+                for peer in self._peers
+                if peer.kind == "gateway" and peer.id in fleet.gateways
+            }
+        )
+        self._roster = _still_known(Roster(nodes=nodes, gateways=gateways), now)
+        self._store.save_roster(self._roster)
+
+    async def _housekeeping(self) -> None:
+        """Give way to a newer control plane at once; forget who stayed away for a day."""
+        written = self._clock.now()
+        while True:
+            await asyncio.sleep(1.0)
+            if self._clock.now() - written > ROSTER_EVERY:
+                written = self._clock.now()
+                self._keep_roster()
+            if self._peers.outranked and not self._loop.fenced:
+                self._store.raise_epoch(self._peers.outranked)
+                self._loop.fence(
+                    f"cannot command: the nodes obey epoch {self._peers.outranked}, this is {self.epoch};"
+                    " stop the other control plane, or restart this one to take over"
+                )
+            now = self._clock.now()
+            for name, gateway in list(self._loop.fleet.gateways.items()):
+                if now - gateway.last_seen > FORGOTTEN_AFTER.total_seconds():
+                    self._loop.hear(events.GatewayForgotten(name))
+                    self._keep_roster()
+
+
+def _still_known(roster: Roster, now: datetime.datetime) -> Roster:
+    return Roster(
+        nodes={name: known for name, known in roster.nodes.items() if now - known.heard < FORGOTTEN_AFTER},
+        gateways={
+            name: known for name, known in roster.gateways.items() if now - known.heard < FORGOTTEN_AFTER
+        },
+    )
+
+
+def _fleet(roster: Roster, now: float) -> Fleet:
+    """The fleet as a new control plane knows it: names to wait for, and gateways whose word is still to come."""
+    silent = Gateway(acked=0, in_flight={}, green_at={}, queued={}, last_seen=now)
+    return Fleet(since=now, roster=frozenset(roster.nodes), gateways=dict.fromkeys(roster.gateways, silent))
