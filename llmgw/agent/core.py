@@ -162,6 +162,14 @@ class Milestone:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Waits:
+    """What a start is waiting for now, in words that change only when it does."""
+
+    key: ShardKey
+    said: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Exited:
     """The leader ended, or its health says that it is dead; `said` is the reason people read."""
 
@@ -215,6 +223,7 @@ Event = (
     | Launched
     | LaunchFailed
     | Milestone
+    | Waits
     | Exited
     | Swept
     | Lingers
@@ -285,7 +294,7 @@ Step = tuple[AgentState, tuple[Command, ...]]
 # --- the function ----------------------------------------------------------------------------
 
 
-def step(state: AgentState, event: Event, now: float) -> Step:  # noqa: PLR0911 - one arm an event
+def step(state: AgentState, event: Event, now: float) -> Step:  # noqa: PLR0911, PLR0912 - one arm an event
     """The node after `event`, and what must be done about it, in this order."""
     match event:
         case Commanded(command=command):
@@ -304,8 +313,10 @@ def step(state: AgentState, event: Event, now: float) -> Step:  # noqa: PLR0911 
             return _reached(state, key, reached, now)
         case Swept(key=key):
             return _swept(state, key, now)
+        case Waits(key=key, said=said):
+            return _noted(state, key, said, ("starting", "started"), now)
         case Lingers(key=key, said=said):
-            return _lingers(state, key, said, now)
+            return _noted(state, key, said, ("stopping",), now)
         case Idle(key=key, idle=idle):
             changed = [dataclasses.replace(kept, idle=idle) for kept in _alive(state, key)]
             return _put(state, changed), ()
@@ -318,7 +329,7 @@ def step(state: AgentState, event: Event, now: float) -> Step:  # noqa: PLR0911 
 def wake_at(state: AgentState) -> float | None:
     """When a Tick is due at the latest; None = only an event changes anything."""
     due = [kept.deadline for kept in state.shards.values() if kept.deadline is not None]
-    due += [kept.since + state.limits.reset_after for kept in _healing(state)]
+    due += [_healed_at(state, kept) for kept in _healing(state)]
     return min(due, default=None)
 
 
@@ -442,12 +453,12 @@ def _swept(state: AgentState, key: ShardKey, now: float) -> Step:
     return _put(state, [swept]), ()
 
 
-def _lingers(state: AgentState, key: ShardKey, said: str, now: float) -> Step:
+def _noted(state: AgentState, key: ShardKey, said: str, where: tuple[State, ...], now: float) -> Step:
     kept = state.shards.get(key)
-    if kept is None or kept.state != "stopping" or kept.reason == said:
+    if kept is None or kept.state not in where or kept.reason == said:
         return state, ()
-    told = dataclasses.replace(kept, reason=said)
-    return _put(state, [told]), (_report(told, now),)
+    noted = dataclasses.replace(kept, reason=said)
+    return _put(state, [noted]), (_report(noted, now),)
 
 
 def _adopted(state: AgentState, event: Adopted, now: float) -> Step:
@@ -461,9 +472,7 @@ def _adopted(state: AgentState, event: Adopted, now: float) -> Step:
 
 def _tick(state: AgentState, now: float) -> Step:
     healed = {
-        (kept.spec.model, kept.spec.generation)
-        for kept in _healing(state)
-        if now >= kept.since + state.limits.reset_after
+        (kept.spec.model, kept.spec.generation) for kept in _healing(state) if now >= _healed_at(state, kept)
     }
     left = {key: failed for key, failed in state.failed.items() if key not in healed}
     state = dataclasses.replace(state, failed=left) if healed else state
@@ -471,7 +480,8 @@ def _tick(state: AgentState, now: float) -> Step:
     for kept in list(state.shards.values()):
         if kept.deadline is not None and now >= kept.deadline:
             limit = show_seconds(kept.spec.profile.start_deadline)
-            said = f"not ready {limit} after its start (start_deadline); it was {kept.state}"
+            waited = f": {kept.reason}" if kept.reason else ""
+            said = f"not ready {limit} after its start (start_deadline); it was {kept.state}{waited}"
             state, more = _fail(state, [kept], said, now)
             commands += more
     return state, commands
@@ -537,6 +547,12 @@ def _healing(state: AgentState) -> list[Kept]:
         for kept in state.shards.values()
         if kept.state == "ready" and (kept.spec.model, kept.spec.generation) in state.failed
     ]
+
+
+def _healed_at(state: AgentState, kept: Kept) -> float:
+    """When it was Ready for long enough since the newest failure, its own or a sibling's."""
+    failed = state.failed[kept.spec.model, kept.spec.generation]
+    return max(kept.since, failed.at) + state.limits.reset_after
 
 
 def _remembered(state: AgentState, spec: ShardSpec, said: str, now: float) -> AgentState:

@@ -31,7 +31,8 @@ class Watch:
 
     `started`: "alive" = it was executed, "listening" = a socket of its tree listens on `port`.
     `ready`: "answers" = HTTP on the shard's port, then a real completion; "joined" = its tree has an
-    established connection from or to `port`. `timeout` is of one probe, in seconds.
+    established connection from or to `port`. In seconds: `timeout` is of one probe, `every` from one to
+    the next once it is ready.
     """
 
     started: Literal["alive", "listening"]
@@ -39,6 +40,7 @@ class Watch:
     port: int
     path: str = "/health"
     timeout: float = 5.0
+    every: float = 2.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -90,6 +92,10 @@ class Adapter(Protocol):
         """The load out of the text of `/metrics`; None where it is not in there."""
         ...
 
+    def progress(self, metrics: str) -> float | None:
+        """A number that changes whenever the engine gets on with a request; None where it tells none."""
+        ...
+
     def explain(self, code: int | None, log_tail: str) -> str:
         """Why a process ended, for people: its exit and its last real error line. None = status unknown."""
         ...
@@ -138,6 +144,16 @@ def load_of(text: str, running: str, waiting: str) -> Load | None:
     if running not in sums or waiting not in sums:
         return None
     return Load(round(sums[running]), round(sums[waiting]))
+
+
+def progress_of(text: str, prefix: str) -> float | None:
+    """The sum of all counters whose name begins with `prefix`."""
+    counters = [
+        value
+        for name, value in metric_sums(text).items()
+        if name.startswith(prefix) and name.endswith(("_total", "_count", "_sum"))
+    ]
+    return sum(counters) if counters else None
 
 
 def how_it_ended(code: int | None) -> str:

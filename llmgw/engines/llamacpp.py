@@ -34,6 +34,9 @@ class LlamaCpp:
     def load(self, metrics: str) -> base.Load | None:
         return base.load_of(metrics, "llamacpp:requests_processing", "llamacpp:requests_deferred")
 
+    def progress(self, metrics: str) -> float | None:
+        return base.progress_of(metrics, "llamacpp:")
+
     def explain(self, code: int | None, log_tail: str) -> str:
         return base.explained(base.how_it_ended(code), log_tail)
 

@@ -27,6 +27,7 @@ class Sglang:
             *("--tp-size", str(profile.tensor_parallel), "--enable-metrics"),
             *(("--pp-size", str(profile.pipeline_parallel)) if profile.pipeline_parallel > 1 else ()),
             *(("--context-length", str(profile.max_model_len)) if profile.max_model_len else ()),
+            *_data_parallel(spec),
             *_memory(spec),
             *_nodes(spec),
             *base.flags(profile),
@@ -37,13 +38,16 @@ class Sglang:
         if spec.rank > 0:
             return base.Watch("alive", "joined", base.rendezvous(spec))
         # Its health generates a token, behind the users' requests.
-        return base.Watch("alive", "answers", spec.port, timeout=20.0)
+        return base.Watch("alive", "answers", spec.port, timeout=20.0, every=10.0)
 
     def terminates(self, rank: int) -> bool:
         return rank == 0
 
     def load(self, metrics: str) -> base.Load | None:
         return base.load_of(metrics, "sglang:num_running_reqs", "sglang:num_queue_reqs")
+
+    def progress(self, metrics: str) -> float | None:
+        return base.progress_of(metrics, "sglang:")
 
     def explain(self, code: int | None, log_tail: str) -> str:
         ended = base.how_it_ended(code)
@@ -57,6 +61,12 @@ def _program(engine: str) -> tuple[str, ...]:
     if pathlib.PurePath(engine).name.startswith("python"):
         return (engine, "-m", "sglang.launch_server")
     return (engine, "serve")
+
+
+def _data_parallel(spec: ShardSpec) -> tuple[str, ...]:
+    """Attention is data parallel inside the tensor parallel group."""
+    degree = spec.profile.data_parallel
+    return ("--dp-size", str(degree), "--enable-dp-attention") if degree > 1 else ()
 
 
 def _memory(spec: ShardSpec) -> tuple[str, ...]:

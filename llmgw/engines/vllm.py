@@ -50,6 +50,9 @@ class Vllm:
     def load(self, metrics: str) -> base.Load | None:
         return base.load_of(metrics, "vllm:num_requests_running", "vllm:num_requests_waiting")
 
+    def progress(self, metrics: str) -> float | None:
+        return base.progress_of(metrics, "vllm:")
+
     def explain(self, code: int | None, log_tail: str) -> str:
         return base.explained(base.how_it_ended(code), log_tail)
 

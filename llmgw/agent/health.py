@@ -1,0 +1,198 @@
+"""Watching one shard from its exec to its end: when it has started, when it is ready, when it is dead.
+
+`agent.supervisor` runs one `Watcher` a shard and passes on what it tells to `agent.core`. Ready means
+that rank 0 has answered a real completion under the model's name, on a socket of our own process
+tree; a page that says 200 proves none of this. The exit of a process is not seen here but by its pidfd.
+"""
+
+import asyncio
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+
+from llmgw.agent import core, procfs
+from llmgw.agent.pulse import Probe, Pulse
+from llmgw.agent.sockets import ESTABLISHED, LISTEN
+from llmgw.agent.sweep import Tree
+from llmgw.engines.base import Adapter, host_port
+from llmgw.fleet.shard import ShardSpec
+from llmgw.kit.clock import Clock
+from llmgw.kit.text import safe
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HealthTimers:
+    """Seconds. `look`: between probes of a start. `every`: between probes of a ready engine, 0 = as its adapter
+    says. `canary`: how long the first completion may take. `hang`: no progress for this long is dead."""
+
+    look: float = 0.2
+    every: float = 0.0
+    canary: float = 120.0
+    hang: float = 60.0
+
+
+class _NotYet(Exception):
+    """What a start still waits for, in words that do not change from probe to probe."""
+
+
+class Watcher:
+    """One shard, watched until it is cancelled. `tell` takes Milestone, Waits, Idle and Exited."""
+
+    def __init__(
+        self,
+        spec: ShardSpec,
+        adapter: Adapter,
+        tree: Tree,
+        *,
+        tell: Callable[[core.Event], None],
+        timers: HealthTimers,
+        clock: Clock,
+    ) -> None:
+        self._spec, self._adapter, self._tree = spec, adapter, tree
+        self._tell, self._timers, self._clock = tell, timers, clock
+        self._watch = adapter.watch(spec)
+        self._base = f"http://{host_port(spec.address, spec.port)}"
+
+    async def run(self, reached: str) -> None:
+        """Watch on from `reached`: "starting", "started" or "ready"."""
+        limits = httpx.Limits(max_keepalive_connections=0)
+        async with httpx.AsyncClient(
+            base_url=self._base, trust_env=False, timeout=self._watch.timeout, limits=limits
+        ) as client:
+            if reached == "starting":
+                await self._until(self._started)
+                self._tell(core.Milestone(self._spec.key, "started"))
+            if reached != "ready":
+                await self._until(lambda: self._ready(client))
+                self._tell(core.Milestone(self._spec.key, "ready"))
+            if self._watch.ready == "answers":
+                await self._live(client)
+
+    async def _until(self, reached: "Callable[[], Any]") -> None:
+        while True:
+            try:
+                await reached()
+            except _NotYet as waiting:
+                self._tell(core.Waits(self._spec.key, str(waiting)))
+                await asyncio.sleep(self._timers.look)
+            else:
+                return
+
+    # --- starting ----------------------------------------------------------------------------
+
+    async def _started(self) -> None:
+        if self._watch.started == "listening":
+            await asyncio.to_thread(self._must_listen)
+
+    async def _ready(self, client: httpx.AsyncClient) -> None:
+        if self._watch.ready == "joined":
+            await asyncio.to_thread(self._must_have_joined)
+            return
+        await self._must_be_healthy(client)
+        await asyncio.to_thread(self._must_listen)
+        await self._must_serve_the_model(client)
+        await self._must_answer(client)
+
+    def _must_listen(self) -> None:
+        """The socket that listens on our port is held by our own tree."""
+        port = self._watch.port
+        listening = {s.inode for s in procfs.sockets() if s.state == LISTEN and s.local_port == port}
+        if not listening:
+            raise _NotYet(f"nothing listens on port {port} yet")
+        if not listening & self._own_sockets():
+            holder = procfs.holder(next(iter(listening)))
+            raise _NotYet(f"port {port} is answered by pid {holder or '?'}, which is not of this shard")
+
+    def _must_have_joined(self) -> None:
+        """A connection of our tree, from or to the port where the ranks meet."""
+        port = self._watch.port
+        met = {
+            s.inode
+            for s in procfs.sockets()
+            if s.state == ESTABLISHED and port in (s.local_port, s.remote_port) and s.inode
+        }
+        if not met & self._own_sockets():
+            raise _NotYet(f"no connection with rank 0 on port {port} yet")
+
+    def _own_sockets(self) -> set[int]:
+        return {inode for stat in self._tree.members() for inode in procfs.socket_inodes(stat.pid)}
+
+    async def _must_be_healthy(self, client: httpx.AsyncClient) -> None:
+        answer = await self._ask(client, "GET", self._watch.path)
+        if answer.status_code != 200:
+            raise _NotYet(f"{self._watch.path} answers {answer.status_code}")
+
+    async def _must_serve_the_model(self, client: httpx.AsyncClient) -> None:
+        answer = await self._ask(client, "GET", "/v1/models")
+        names = _names(answer)
+        if self._spec.model not in names:
+            served = ", ".join(safe(name) for name in names[:3]) or f"nothing ({answer.status_code})"
+            raise _NotYet(f"/v1/models names {served}, not {self._spec.model}")
+
+    async def _must_answer(self, client: httpx.AsyncClient) -> None:
+        """The canary: one real token. Health has been seen to say 200 over engines that cannot do it."""
+        body = {"model": self._spec.model, "prompt": "Hi", "max_tokens": 1}
+        answer = await self._ask(client, "POST", "/v1/completions", json=body, timeout=self._timers.canary)
+        if answer.status_code != 200 or not _choices(answer):
+            said = safe(answer.text[:200]).strip()
+            raise _NotYet(f"its first completion answers {answer.status_code}: {said}")
+
+    async def _ask(self, client: httpx.AsyncClient, method: str, path: str, **more: Any) -> httpx.Response:
+        try:
+            return await client.request(method, path, **more)
+        except httpx.TimeoutException:
+            raise _NotYet(f"{path} does not answer in time") from None
+        except httpx.ConnectError:
+            raise _NotYet(f"port {self._spec.port} refuses connections") from None
+        except httpx.TransportError as error:
+            raise _NotYet(f"{path} breaks off ({type(error).__name__})") from None
+
+    # --- ready -------------------------------------------------------------------------------
+
+    async def _live(self, client: httpx.AsyncClient) -> None:
+        pulse, idle = Pulse(self._clock.now()), None
+        while True:
+            probe = await self._probe(client)
+            now = self._clock.now()
+            pulse = pulse.after(probe, now)
+            if probe.load is not None and probe.load.idle != idle:
+                idle = probe.load.idle
+                self._tell(core.Idle(self._spec.key, idle))
+            if said := pulse.dead(probe, now, self._timers.hang):
+                self._tell(core.Exited(self._spec.key, said))
+                return
+            await asyncio.sleep(self._timers.every or self._watch.every)
+
+    async def _probe(self, client: httpx.AsyncClient) -> Probe:
+        cpu = sum(stat.cpu for stat in await asyncio.to_thread(self._tree.members))
+        try:
+            health = await client.get(self._watch.path)
+            metrics = (await client.get("/metrics")).text
+        except httpx.ConnectError:
+            return Probe("refused", cpu)
+        except httpx.TransportError:
+            said = f"{self._watch.path} does not answer and no processor time is used"
+            return Probe("slow", cpu, said=said)
+        load, progress = self._adapter.load(metrics), self._adapter.progress(metrics)
+        if health.status_code == 200:
+            return Probe("answered", cpu, load, progress)
+        said = f"{self._watch.path} answers {health.status_code}"
+        return Probe("unwell", cpu, load, progress, said)
+
+
+def _names(answer: httpx.Response) -> list[str]:
+    """The model names of a `/v1/models` answer; empty where it is none."""
+    try:
+        entries = answer.json()["data"]
+        return [str(entry["id"]) for entry in entries]
+    except (ValueError, KeyError, TypeError):
+        return []
+
+
+def _choices(answer: httpx.Response) -> bool:
+    try:
+        return bool(answer.json()["choices"])
+    except (ValueError, KeyError, TypeError):
+        return False

@@ -1,0 +1,100 @@
+"""From a shard's spec to a running leader, in the order that leaves no orphan at any point.
+
+`agent.supervisor` calls `launch`: free ports → command line → durable intent → fork → durable fact.
+Whatever fails in between is said in words, and what was forked is in the tree that is returned.
+"""
+
+import dataclasses
+import os
+import pathlib
+from collections.abc import Mapping
+
+from llmgw.agent import logs, marks, process, procfs
+from llmgw.agent.cgroups import Cgroups
+from llmgw.agent.marks import Identity
+from llmgw.agent.records import Record, Records
+from llmgw.agent.sockets import LISTEN
+from llmgw.agent.sweep import Tree
+from llmgw.engines.base import Adapter
+from llmgw.engines.registry import adapter
+from llmgw.errors import Failed
+from llmgw.fleet.shard import ShardSpec
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Launched:
+    """A shard that was executed: its durable record, its leader and its tree."""
+
+    record: Record
+    leader: process.Leader
+    tree: Tree
+
+
+class Launcher:
+    """Launches the shards of one node. `engines` maps an engine's name to the program that was found."""
+
+    def __init__(
+        self,
+        node: str,
+        *,
+        records: Records,
+        logs: pathlib.Path,
+        cgroups: Cgroups | None,
+        engines: Mapping[str, str],
+        inherited: Mapping[str, str],
+    ) -> None:
+        self.node, self.records, self.cgroups = node, records, cgroups
+        self._logs, self._engines, self._inherited = logs, engines, inherited
+
+    def launch(self, spec: ShardSpec, weights: pathlib.Path) -> Launched:
+        """Execute the engine of `spec`. Raises Failed or OSError; then nothing of it runs."""
+        kind = adapter(spec.profile.engine)
+        program = self._engines.get(kind.name)
+        if program is None:
+            raise Failed(f"cannot run {kind.name}: it is not installed on this node")
+        must_be_free(spec)
+        line = kind.command(spec, str(_wanted(weights, kind)), program)
+        cookie, log = marks.new_cookie(), logs.path_of(self._logs, spec.key)
+        group = self.cgroups.make(cookie) if self.cgroups is not None else ""
+        record = Record(spec, Identity(cookie, group), argv=line.argv, log=str(log))
+        self.records.write(record)
+        mark = marks.environment(self.node, spec.key, cookie)
+        env = process.environment(self._inherited, line, mark, spec.gpus)
+        directory = str(self.cgroups.directory(group)) if self.cgroups is not None and group else ""
+        leader = process.launch(line, env, record.identity, log, directory)
+        record = dataclasses.replace(record, identity=leader.identity, state="running")
+        tree = Tree(leader.identity, self.cgroups, leader)
+        try:
+            self.records.write(record)
+        except OSError:
+            tree.kill()
+            leader.close()
+            raise
+        return Launched(record, leader, tree)
+
+
+def inherited() -> Mapping[str, str]:
+    """The environment of this process."""
+    return dict(os.environ)
+
+
+def must_be_free(spec: ShardSpec) -> None:
+    """Raises Failed where a port of the shard is listened on, with who holds it."""
+    for socket in procfs.sockets():
+        if socket.state == LISTEN and socket.local_port in spec.ports:
+            pid = procfs.holder(socket.inode)
+            who = f"pid {pid}" if pid else "a process that this user may not see"
+            raise Failed(f"port {socket.local_port} is held by {who}")
+
+
+def _wanted(weights: pathlib.Path, kind: Adapter) -> pathlib.Path:
+    """What the engine takes: for GGUF the one file in a directory, or the first of a split one."""
+    if kind.weights == "directory" or weights.is_file():
+        return weights
+    found = sorted(weights.rglob("*.gguf"))
+    first = [path for path in found if "-00001-of-" in path.name]
+    if len(found) != 1 and len(first) != 1:
+        raise Failed(
+            f"cannot choose the model among {len(found)} GGUF files of {weights}: name one in `source:`"
+        )
+    return first[0] if first else found[0]

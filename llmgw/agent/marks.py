@@ -1,0 +1,107 @@
+"""How a process is known to be ours: by what we put into its environment, its cgroup and its session.
+
+`agent.process` puts the mark on, `agent.adopt` and `agent.sweep` look for it. A process without our
+mark is never signalled, whatever it holds.
+"""
+
+import dataclasses
+import os
+import secrets
+
+from llmgw.agent import procfs
+from llmgw.fleet.shard import ShardKey
+
+NODE, SHARD, COOKIE = "LLMGW_NODE", "LLMGW_SHARD", "LLMGW_COOKIE"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Identity:
+    """One launch of one shard. `pid` and `ticks` are its leader's, in boot `boot`; 0 = not forked yet.
+
+    `cgroup` is its path in the v2 hierarchy, or empty.
+    """
+
+    cookie: str
+    cgroup: str = ""
+    boot: str = ""
+    pid: int = 0
+    ticks: int = 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Marked:
+    """A live process that carries our node's mark. `shard` is `replica:rank` as its environment says."""
+
+    pid: int
+    ticks: int
+    session: int
+    shard: str
+    cookie: str
+    cgroup: str
+
+
+def shard_name(key: ShardKey) -> str:
+    """A shard in an environment: `alpha/x7qf:0`."""
+    return f"{key[0]}:{key[1]}"
+
+
+def group_base(node: str) -> str:
+    """The directory of this node's groups; the group of a launch in it is named by its cookie."""
+    return f"llmgw-{node}"
+
+
+def new_cookie() -> str:
+    """128 bits that nobody guesses and no other launch has."""
+    return secrets.token_hex(16)
+
+
+def environment(node: str, key: ShardKey, cookie: str) -> dict[str, str]:
+    """The mark. SPT_NOENV: engines whose children retitle themselves must not wipe it."""
+    return {NODE: node, SHARD: shard_name(key), COOKIE: cookie, "SPT_NOENV": "1"}
+
+
+def scan(node: str) -> tuple[Marked, ...]:
+    """Every live process of this machine that carries the mark of `node`."""
+    return tuple(mark for pid in procfs.pids() if (mark := _mark(pid, node)) is not None)
+
+
+def _mark(pid: int, node: str) -> Marked | None:
+    before, env, group = procfs.live(pid), procfs.environ(pid), procfs.cgroup(pid)
+    after = procfs.live(pid)
+    if before is None or after is None or before.ticks != after.ticks:
+        return None
+    # Its group tells as much as its environment, which some engines' children wipe.
+    ours = group.partition(f"/{group_base(node)}/")[2].partition("/")[0]
+    cookie = env.get(COOKIE, "") if env.get(NODE) == node else ours
+    if not cookie or pid == os.getpid():
+        return None
+    return Marked(pid, after.ticks, after.session, env.get(SHARD, ""), cookie, group)
+
+
+def session(identity: Identity) -> int:
+    """The session of a launch, or 0 where its number can no longer be trusted.
+
+    It counts only while the leader's entry stands in /proc with our ticks, as a zombie too: later the
+    number may belong to a stranger.
+    """
+    leader = procfs.stat(identity.pid) if identity.pid else None
+    return identity.pid if leader is not None and leader.ticks == identity.ticks else 0
+
+
+def members(identity: Identity) -> tuple[procfs.Stat, ...]:
+    """The live processes of one launch: in its cgroup, with its cookie, or in its leader's session."""
+    if identity.boot and identity.boot != procfs.boot_id():
+        return ()
+    own = session(identity)
+    return tuple(stat for pid in procfs.pids() if (stat := procfs.live(pid)) and belongs(stat, identity, own))
+
+
+def belongs(stat: procfs.Stat, identity: Identity, session: int) -> bool:
+    """Whether a process is of this launch; `session` 0 = no session of its own is known."""
+    if stat.pid == os.getpid():
+        return False
+    if session and stat.session == session:
+        return True
+    if identity.cgroup and f"{procfs.cgroup(stat.pid)}/".startswith(f"{identity.cgroup}/"):
+        return True
+    return procfs.environ(stat.pid).get(COOKIE) == identity.cookie

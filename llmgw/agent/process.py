@@ -1,0 +1,165 @@
+"""Starting an engine's leader and holding on to it: launched here or found alive, by a pidfd.
+
+`agent.supervisor` calls `launch` between its two durable records, or `hold` when it adopts; the tree
+below the leader is `agent.sweep`'s. Nothing an engine holds depends on the agent: it has a session of
+its own, /dev/null, and its log file, and outlives us.
+"""
+
+import asyncio
+import os
+import pathlib
+import re
+import signal
+import subprocess
+from collections.abc import Mapping
+
+from llmgw.agent import marks, procfs
+from llmgw.agent.marks import Identity
+from llmgw.engines.base import CommandLine
+
+_SCRUBBED = re.compile(
+    r"VLLM_|SGLANG_|SGL_|LLAMA_ARG_|LLAMA_API_KEY|LD_PRELOAD|LD_AUDIT|PYTHON|VIRTUAL_ENV|LLMGW_"
+    r"|CUDA_VISIBLE_DEVICES|CUDA_DEVICE_ORDER|NVIDIA_VISIBLE_DEVICES|RAY_"
+    r"|NOTIFY_SOCKET|LISTEN_|WATCHDOG_|INVOCATION_ID|JOURNAL_STREAM"
+    r"|\w*(TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|API_KEY|ACCESS_KEY)"
+)
+"""What an engine must not inherit: flags in disguise, foreign code, another supervisor's handles, secrets."""
+_ENTER = 'echo 0 >"$0"; exec "$@"'
+"""The shell that becomes the engine after it moved itself into the group: same pid, no window."""
+
+
+class Leader:
+    """The first process of a shard, held by a pidfd: it cannot become somebody else in our hands."""
+
+    def __init__(
+        self, identity: Identity, pidfd: int, child: "subprocess.Popen[bytes] | None" = None
+    ) -> None:
+        self.identity = identity
+        self._pidfd = pidfd
+        self._child = child
+        self._gone: asyncio.Event | None = None
+
+    @property
+    def adopted(self) -> bool:
+        """Found, not started: nobody will tell us its exit status."""
+        return self._child is None
+
+    async def ended(self) -> int | None:
+        """Until it has ended. Its exit status (negative: the signal), None where that cannot be known.
+
+        Any number may wait. It is not reaped yet: its zombie keeps its session's number from meaning
+        somebody else.
+        """
+        if self._gone is None:
+            self._gone = asyncio.Event()
+            asyncio.get_running_loop().add_reader(self._pidfd, self._ended)
+        await self._gone.wait()
+        return self._status()
+
+    def _ended(self) -> None:
+        assert self._gone is not None
+        self._gone.set()
+        asyncio.get_running_loop().remove_reader(self._pidfd)
+
+    def _status(self) -> int | None:
+        if self._child is None:
+            return None
+        found = os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED | os.WNOWAIT)
+        assert found is not None
+        return found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
+
+    def terminate(self) -> None:
+        """SIGTERM, if it is still there."""
+        send(self._pidfd, signal.SIGTERM)
+
+    def close(self) -> None:
+        """Let go of it. Call this after its sweep: a child that has ended is reaped here."""
+        if self._child is not None:
+            self._child.poll()
+            # One that lives on is meant to: it belongs to the next agent.
+            self._child.returncode = 0 if self._child.returncode is None else self._child.returncode
+        if self._gone is not None and not self._gone.is_set():
+            asyncio.get_running_loop().remove_reader(self._pidfd)
+        os.close(self._pidfd)
+
+
+def launch(
+    line: CommandLine, env: Mapping[str, str], identity: Identity, log: pathlib.Path, group: str = ""
+) -> Leader:
+    """Execute `line` with exactly `env`. `group` is the directory of its cgroup, or empty.
+
+    Raises OSError where it cannot be executed. `log` is appended to, by the engine alone.
+    """
+    argv = ("/bin/sh", "-c", _ENTER, f"{group}/cgroup.procs", *line.argv) if group else line.argv
+    if not os.access(line.argv[0], os.X_OK):
+        raise PermissionError(f"{line.argv[0]} is no program that this user may execute")
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        child = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=dict(env),
+            start_new_session=True,
+            umask=0o077,
+            close_fds=True,
+        )
+    finally:
+        os.close(output)
+    # Not reaped by anybody else, so the pid is still its own.
+    pidfd = os.pidfd_open(child.pid)
+    found = procfs.stat(child.pid)
+    assert found is not None
+    known = Identity(identity.cookie, identity.cgroup, procfs.boot_id(), child.pid, found.ticks)
+    return Leader(known, pidfd, child)
+
+
+def hold(identity: Identity) -> Leader | None:
+    """The live leader that `identity` names, or None where that process is gone or is another one now."""
+    try:
+        pidfd = os.pidfd_open(identity.pid)
+    except OSError:
+        return None
+    # Opened before the check: what we check is what we hold.
+    found = procfs.live(identity.pid)
+    same = found is not None and found.ticks == identity.ticks and identity.boot == procfs.boot_id()
+    if found is not None and same and marks.belongs(found, identity, session=0):
+        return Leader(identity, pidfd)
+    os.close(pidfd)
+    return None
+
+
+def kill(stat: procfs.Stat, identity: Identity) -> None:
+    """SIGKILL one process of a tree, checked again through a pidfd that was opened before the check."""
+    try:
+        pidfd = os.pidfd_open(stat.pid)
+    except OSError:
+        return
+    try:
+        now = procfs.live(stat.pid)
+        if (
+            now is not None
+            and now.ticks == stat.ticks
+            and marks.belongs(now, identity, marks.session(identity))
+        ):
+            send(pidfd, signal.SIGKILL)
+    finally:
+        os.close(pidfd)
+
+
+def send(pidfd: int, number: signal.Signals) -> None:
+    """A signal to the process behind `pidfd`; nothing where it has ended."""
+    try:
+        signal.pidfd_send_signal(pidfd, number)
+    except ProcessLookupError:
+        return
+
+
+def environment(
+    inherited: Mapping[str, str], line: CommandLine, mark: Mapping[str, str], gpus: tuple[str, ...]
+) -> dict[str, str]:
+    """What the engine sees: what we inherited without what is not its business, its own, its GPUs, our mark."""
+    kept = {name: value for name, value in inherited.items() if not _SCRUBBED.match(name)}
+    cards = {"CUDA_VISIBLE_DEVICES": ",".join(gpus), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"} if gpus else {}
+    return {**kept, **dict(line.env), **cards, **mark}

@@ -1,0 +1,121 @@
+"""What /proc says of processes and sockets: the ground truth that adoption, sweeps and health stand on.
+
+A process that ended while it was being read is None, never an error; zombies are dead.
+"""
+
+import dataclasses
+import os
+import pathlib
+from collections.abc import Iterator
+
+from llmgw.agent.sockets import Socket, parse
+
+PROC = pathlib.Path("/proc")
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Stat:
+    """One process. `ticks` is field 22 as it stands there: with boot id and pid it names a process.
+
+    `cpu` is the processor time it has used, in ticks.
+    """
+
+    pid: int
+    state: str
+    parent: int
+    session: int
+    ticks: int
+    cpu: int = dataclasses.field(default=0, compare=False)
+
+    @property
+    def dead(self) -> bool:
+        return self.state in "ZX"
+
+
+def stat(pid: int) -> Stat | None:
+    """The process `pid` now, zombies included; None where there is none."""
+    try:
+        text = (PROC / str(pid) / "stat").read_text(errors="replace")
+    except OSError:
+        return None
+    # The name stands in parentheses and may hold anything, parentheses too.
+    fields = text.rpartition(")")[2].split()
+    if len(fields) < 20:
+        return None
+    cpu = int(fields[11]) + int(fields[12])
+    return Stat(pid, fields[0], int(fields[1]), int(fields[3]), int(fields[19]), cpu)
+
+
+def live(pid: int) -> Stat | None:
+    """As `stat`, without zombies."""
+    found = stat(pid)
+    return None if found is None or found.dead else found
+
+
+def pids() -> Iterator[int]:
+    """Every process id there is now."""
+    return (int(name) for name in os.listdir(PROC) if name.isdigit())
+
+
+def environ(pid: int) -> dict[str, str]:
+    """The environment `pid` was executed with; empty where it may not be read."""
+    try:
+        raw = (PROC / str(pid) / "environ").read_bytes()
+    except OSError:
+        return {}
+    pairs = (item.partition("=") for item in raw.decode(errors="replace").split("\0"))
+    return {name: value for name, found, value in pairs if found}
+
+
+def cgroup(pid: int) -> str:
+    """Its cgroup v2 path below the root of that hierarchy; empty where there is none."""
+    try:
+        text = (PROC / str(pid) / "cgroup").read_text()
+    except OSError:
+        return ""
+    return next((line[3:] for line in text.splitlines() if line.startswith("0::")), "")
+
+
+def boot_id() -> str:
+    """The id of this boot: pids and ticks of another one mean nothing."""
+    return (PROC / "sys/kernel/random/boot_id").read_text().strip()
+
+
+def age(ticks: int) -> float:
+    """Seconds since a process with these start ticks was forked, on the clock that ticks count on."""
+    uptime = float((PROC / "uptime").read_text().split()[0])
+    return max(0.0, uptime - ticks / TICKS_PER_SECOND)
+
+
+def sockets() -> list[Socket]:
+    """Every TCP socket of this network namespace, IPv4 and IPv6."""
+    found: list[Socket] = []
+    for name in ("tcp", "tcp6"):
+        try:
+            found += parse((PROC / "net" / name).read_text())
+        except OSError:
+            continue  # a kernel without IPv6 has no tcp6
+    return found
+
+
+def socket_inodes(pid: int) -> set[int]:
+    """The sockets that `pid` holds open, by inode; empty where it may not be looked into."""
+    found: set[int] = set()
+    try:
+        names = os.listdir(PROC / str(pid) / "fd")
+    except OSError:
+        return found
+    for name in names:
+        try:
+            target = os.readlink(PROC / str(pid) / "fd" / name)
+        except OSError:
+            continue
+        if target.startswith("socket:["):
+            found.add(int(target[8:-1]))
+    return found
+
+
+def holder(inode: int) -> int:
+    """A process that holds the socket `inode` open; 0 where none can be seen."""
+    return next((pid for pid in pids() if inode in socket_inodes(pid)), 0)

@@ -1,0 +1,144 @@
+"""What the agent knows of its shards across its own death: one small file a shard, whole or absent.
+
+`agent.supervisor` writes `launching` before it forks and `running` after; `agent.adopt` reads them
+all at start. A record is the full spec: it can describe the process to a control plane that has
+forgotten everything. One that cannot be read is set aside, never deleted and never fatal.
+"""
+
+import dataclasses
+import hashlib
+import json
+import pathlib
+import urllib.parse
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import pydantic
+
+from llmgw.agent.marks import Identity
+from llmgw.fleet.shard import ShardKey, ShardSpec
+from llmgw.kit.files import sync_directory, write_atomic
+
+VERSION = 1
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Record:
+    """One launch of a shard. `reached` survives a restart, so that a ready shard stays ready.
+
+    `kept` is the body as it was read: keys of another release are written back.
+    """
+
+    spec: ShardSpec
+    identity: Identity
+    state: Literal["launching", "running"] = "launching"
+    reached: Literal["starting", "started", "ready"] = "starting"
+    argv: tuple[str, ...] = ()
+    log: str = ""
+    kept: Mapping[str, Any] = dataclasses.field(default_factory=dict, compare=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Found:
+    """Everything that lay in the directory.
+
+    `foreign` names, by shard and by cookie, what only a newer release describes: it is left alone.
+    """
+
+    records: tuple[Record, ...] = ()
+    foreign: frozenset[str] = frozenset()
+    problems: tuple[str, ...] = ()
+
+
+class Records:
+    """The directory of records. Everything here is durable when it returns."""
+
+    def __init__(self, directory: pathlib.Path) -> None:
+        self._directory = directory
+        self._quarantine = directory / "quarantine"
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def write(self, record: Record) -> None:
+        """Store `record`, in place of an older one of its shard. Raises OSError."""
+        body = _merged(record.kept, _BODY.dump_python(record, mode="json", exclude={"kept"}))
+        text = _canonical(body)
+        whole = {"v": VERSION, "sha256": hashlib.sha256(text.encode()).hexdigest(), "body": body}
+        write_atomic(self._path(record.spec.key), _canonical(whole).encode() + b"\n")
+
+    def forget(self, key: ShardKey) -> None:
+        """Remove the record of `key`, if there is one."""
+        self._path(key).unlink(missing_ok=True)
+        sync_directory(self._directory)
+
+    def read(self) -> Found:
+        """Every record. Bad files are moved to `quarantine/`; what a newer release wrote is left as it is."""
+        records: list[Record] = []
+        foreign: set[str] = set()
+        problems: list[str] = []
+        for path in sorted(self._directory.iterdir()):
+            if path.name.startswith("."):
+                path.unlink()  # a write that was cut off
+            elif path.suffix == ".json":
+                try:
+                    records.append(_read(path))
+                except _Newer as newer:
+                    foreign |= {_shard_of(path), newer.cookie} - {""}
+                    problems.append(f"left record {path.name} alone: {newer}")
+                except (OSError, ValueError) as error:
+                    problems.append(self._set_aside(path, str(error)))
+        return Found(tuple(records), frozenset(foreign), tuple(problems))
+
+    def _set_aside(self, path: pathlib.Path, why: str) -> str:
+        self._quarantine.mkdir(mode=0o700, exist_ok=True)
+        aside = self._quarantine / f"{path.name}.{path.stat().st_mtime_ns}"
+        path.replace(aside)
+        sync_directory(self._directory)
+        return f"set record {path.name} aside as {aside}: {' '.join(why.split())[:300]}"
+
+    def _path(self, key: ShardKey) -> pathlib.Path:
+        return self._directory / f"{urllib.parse.quote(key[0], safe='')}.{key[1]}.json"
+
+
+class _Newer(Exception):
+    """A record of a version that this release cannot describe; `cookie` where it still tells it."""
+
+    def __init__(self, said: str, cookie: str) -> None:
+        super().__init__(said)
+        self.cookie = cookie
+
+
+_BODY: pydantic.TypeAdapter[Record] = pydantic.TypeAdapter(Record)
+
+
+def _read(path: pathlib.Path) -> Record:
+    """One record. Raises ValueError where its bytes are not what was written, _Newer for a later version."""
+    whole = json.loads(path.read_bytes())
+    if not isinstance(whole, dict) or not isinstance(whole.get("body"), dict):
+        raise ValueError("it is no record")
+    body = whole["body"]
+    if hashlib.sha256(_canonical(body).encode()).hexdigest() != whole.get("sha256"):
+        raise ValueError("its sha256 does not match its body")
+    version = whole.get("v")
+    if not isinstance(version, int) or version > VERSION:
+        identity = body.get("identity")
+        cookie = identity.get("cookie") if isinstance(identity, dict) else None
+        raise _Newer(f"it is of version {version}, this release writes {VERSION}", str(cookie or ""))
+    return dataclasses.replace(_BODY.validate_json(_canonical(body)), kept=body)
+
+
+def _shard_of(path: pathlib.Path) -> str:
+    replica, _, rank = path.name.removesuffix(".json").rpartition(".")
+    return f"{urllib.parse.unquote(replica)}:{rank}"
+
+
+def _canonical(value: object) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def _merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """`new`, with the keys that only `old` has; down through mappings."""
+    merged = {**old, **new}
+    for key, value in new.items():
+        if isinstance(value, Mapping) and isinstance(old.get(key), Mapping):
+            merged[key] = _merged(old[key], value)
+    return merged

@@ -1,0 +1,309 @@
+"""The node's hands: it obeys `agent.core`'s commands and tells it what becomes of them.
+
+Built by `agent.serve`; the session hands it the control plane's orders, and it hands the session the
+reports. One `_Engine` a shard is all it remembers, and all of it can be found again after a kill -9:
+`adopt` does that first, before anybody is connected.
+"""
+
+import asyncio
+import dataclasses
+import logging
+import pathlib
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
+
+from llmgw.agent import adopt, core, logs, marks, process, procfs
+from llmgw.agent.health import HealthTimers, Watcher
+from llmgw.agent.launcher import Launched, Launcher
+from llmgw.agent.records import Record
+from llmgw.agent.sweep import Holds, SweepTimers, Tree
+from llmgw.catalog.sources import Source, cache_name
+from llmgw.engines.registry import adapter
+from llmgw.errors import LlmgwError
+from llmgw.fleet.shard import ShardKey, ShardStatus
+from llmgw.kit.clock import Clock
+from llmgw.kit.tasks import Tasks
+
+log = logging.getLogger(__name__)
+
+
+class Weights(Protocol):
+    """What the supervisor needs of the node's weights."""
+
+    def holds(self, source: Source) -> bool:
+        """Whether they are here, whole."""
+        ...
+
+    async def ensure(self, source: Source) -> object:
+        """Until they are here, whole. Raises LlmgwError."""
+        ...
+
+    def model_path(self, source: Source) -> pathlib.Path:
+        """What an engine is given. Raises LlmgwError where they are not whole."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SupervisorTimers:
+    """Every timer of supervising; seconds. `trim` is between two looks at the logs' sizes."""
+
+    health: HealthTimers = dataclasses.field(default_factory=HealthTimers)
+    sweep: SweepTimers = dataclasses.field(default_factory=SweepTimers)
+    trim: float = 30.0
+
+
+@dataclasses.dataclass(slots=True)
+class _Engine:
+    """One shard's processes. `lock` keeps its launch and its end apart."""
+
+    record: Record | None = None
+    tree: Tree | None = None
+    tasks: list["asyncio.Task[None]"] = dataclasses.field(default_factory=list)
+    lock: asyncio.Lock = dataclasses.field(default_factory=asyncio.Lock)
+
+
+class Supervisor:
+    """Runs the shards of one node."""
+
+    LOG_KEPT = 32 * 2**20
+    LOGS_KEPT = 64
+
+    def __init__(
+        self,
+        launcher: Launcher,
+        *,
+        weights: Weights,
+        logs: pathlib.Path,
+        holds: Holds,
+        report: Callable[[tuple[ShardStatus, ...]], None],
+        clock: Clock,
+        tasks: Tasks,
+        timers: SupervisorTimers,
+        limits: core.Limits,
+    ) -> None:
+        self._launcher, self._weights, self._logs = launcher, weights, logs
+        self._holds, self._report = holds, report
+        self._clock, self._tasks, self._timers = clock, tasks, timers
+        self._state = core.AgentState(launcher.node, limits)
+        self._engines: dict[ShardKey, _Engine] = {}
+        self._fetches: dict[str, asyncio.Task[None]] = {}
+        self._orphans: tuple[marks.Identity, ...] = ()
+        self._changed = asyncio.Event()
+
+    @property
+    def state(self) -> core.AgentState:
+        """What the node decides by, for Register and the heartbeat."""
+        return self._state
+
+    def order(self, command: core.Order) -> None:
+        """What the control plane asked, once its session has let it through."""
+        self.tell(core.Commanded(command))
+
+    def tell(self, event: core.Event) -> None:
+        """Something happened: decide, then do."""
+        self._state, commands = core.step(self._state, event, self._clock.now())
+        for command in commands:
+            self._obey(command)
+        self._changed.set()
+
+    def heard(self) -> None:
+        """The control plane has spoken: what is marked as ours and described by nothing ends now."""
+        orphans, self._orphans = self._orphans, ()
+        for identity in orphans:
+            log.warning(
+                "ending pid %d and its tree: it carries our mark and nothing describes it", identity.pid
+            )
+            self._tasks.start(f"end orphan {identity.pid}", self._end_orphan(identity))
+
+    def close(self) -> None:
+        """Let go of everything; the engines run on and are found again."""
+        for engine in self._engines.values():
+            _unwatch(engine)
+            if engine.tree is not None:
+                engine.tree.release()
+
+    # --- adopting ----------------------------------------------------------------------------
+
+    def adopt(self) -> tuple[str, ...]:
+        """Find what an earlier agent of this node left running. Returns what was odd about it."""
+        marked = marks.scan(self._launcher.node)
+        found = self._launcher.records.read()
+        decision = adopt.decide(found, marked, procfs.boot_id())
+        for record in decision.adopt:
+            self._take_over(record, process.hold(record.identity))
+        for record in decision.sweep:
+            self._take_over(record, None)
+        for record in decision.forget:
+            self._forget(record.spec.key)
+        self._orphans = decision.orphans
+        self._tasks.start("ticks", self._tick())
+        self._tasks.start("trim logs", self._trim())
+        return found.problems
+
+    def _take_over(self, record: Record, leader: process.Leader | None) -> None:
+        tree = Tree(record.identity, self._launcher.cgroups, leader)
+        key = record.spec.key
+        self._engines[key] = engine = _Engine(record, tree)
+        since = procfs.age(record.identity.ticks) if record.identity.ticks else 0.0
+        self.tell(core.Adopted(record.spec, record.identity.pid, record.reached, since))
+        if leader is None:
+            self.tell(core.Exited(key, "its leader died while no agent was watching"))
+            return
+        self._keep(engine, record)
+        self._watch(engine, record, leader)
+
+    async def _end_orphan(self, identity: marks.Identity) -> None:
+        tree = Tree(identity, self._launcher.cgroups)
+        await tree.sweep(self._timers.sweep, self._holds, log.error)
+
+    # --- obeying -----------------------------------------------------------------------------
+
+    def _obey(self, command: core.Command) -> None:
+        match command:
+            case core.Fetch():
+                name = f"fetch {command.source.canonical}"
+                self._fetches[cache_name(command.source)] = self._tasks.start(
+                    name, self._fetch(command.source)
+                )
+            case core.Release():
+                if (fetch := self._fetches.pop(command.cache_name, None)) is not None:
+                    fetch.cancel()
+            case core.Launch(spec=spec):
+                self._engines[spec.key] = _Engine()
+                self._start(spec.key, "launch", self._launch(command))
+            case core.Terminate(key=key, grace=grace):
+                self._start(key, "stop", self._end(key, grace))
+            case core.Sweep(key=key):
+                self._start(key, "sweep", self._end(key, None))
+            case core.Forget(key=key):
+                self._engines.pop(key, None)
+                self._forget(key)
+                logs.prune(self._logs, self.LOGS_KEPT)
+            case core.Report():
+                self._report(command.statuses)
+
+    def _start(self, key: ShardKey, what: str, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks.start(f"{what} {marks.shard_name(key)}", work)
+
+    async def _fetch(self, source: Source) -> None:
+        name = cache_name(source)
+        try:
+            if not await asyncio.to_thread(self._weights.holds, source):
+                self.tell(core.Fetching(name))
+            await self._weights.ensure(source)
+        except LlmgwError as error:
+            self.tell(core.FetchFailed(name, error.said))
+        else:
+            self.tell(core.Fetched(name))
+
+    async def _launch(self, command: core.Launch) -> None:
+        spec = command.spec
+        engine = self._engines[spec.key]
+        async with engine.lock:
+            try:
+                weights = await asyncio.to_thread(self._weights.model_path, spec.source)
+                launched = self._launcher.launch(spec, weights)
+            except LlmgwError as error:
+                self.tell(core.LaunchFailed(spec.key, error.said))
+            except OSError as error:
+                self.tell(core.LaunchFailed(spec.key, f"cannot start its process: {error}"))
+            else:
+                self._launched(engine, launched)
+
+    def _launched(self, engine: _Engine, launched: Launched) -> None:
+        engine.record, engine.tree = launched.record, launched.tree
+        self.tell(core.Launched(launched.record.spec.key, launched.record.identity.pid))
+        self._watch(engine, launched.record, launched.leader)
+
+    async def _end(self, key: ShardKey, grace: float | None) -> None:
+        """`grace` None = the leader is dead or must not be asked any more."""
+        engine = self._engines[key]
+        async with engine.lock:
+            _unwatch(engine)
+            if engine.tree is not None:
+                if grace is not None:
+                    await engine.tree.end(grace=grace, term=self._terminates(key))
+                await engine.tree.sweep(
+                    self._timers.sweep, self._holds, lambda said: self.tell(core.Lingers(key, said))
+                )
+                engine.tree = None
+        self.tell(core.Swept(key))
+
+    def _terminates(self, key: ShardKey) -> bool:
+        record = self._engines[key].record
+        return record is None or adapter(record.spec.profile.engine).terminates(record.spec.rank)
+
+    # --- watching ----------------------------------------------------------------------------
+
+    def _watch(self, engine: _Engine, record: Record, leader: process.Leader) -> None:
+        assert engine.tree is not None
+        watcher = Watcher(
+            record.spec,
+            adapter(record.spec.profile.engine),
+            engine.tree,
+            tell=self._seen,
+            timers=self._timers.health,
+            clock=self._clock,
+        )
+        name = marks.shard_name(record.spec.key)
+        engine.tasks = [
+            self._tasks.start(f"exit of {name}", self._exit(record, leader)),
+            self._tasks.start(f"health of {name}", watcher.run(record.reached)),
+        ]
+
+    async def _exit(self, record: Record, leader: process.Leader) -> None:
+        code = await leader.ended()
+        tail = await asyncio.to_thread(logs.tail, pathlib.Path(record.log))
+        said = adapter(record.spec.profile.engine).explain(code, tail)
+        self.tell(core.Exited(record.spec.key, said))
+
+    def _seen(self, event: core.Event) -> None:
+        if isinstance(event, core.Milestone):
+            self._remember(event)
+        self.tell(event)
+
+    def _remember(self, event: core.Milestone) -> None:
+        """A ready shard must still be ready for the agent that comes after us."""
+        engine = self._engines[event.key]
+        if engine.record is None:
+            return
+        self._keep(engine, dataclasses.replace(engine.record, reached=event.reached))
+
+    def _keep(self, engine: _Engine, record: Record) -> None:
+        engine.record = record
+        try:
+            self._launcher.records.write(record)
+        except OSError as error:
+            log.warning("cannot record that %s is %s: %s", record.spec.key, record.reached, error)
+
+    def _forget(self, key: ShardKey) -> None:
+        """A record that stays describes nothing that lives: the next start forgets it."""
+        try:
+            self._launcher.records.forget(key)
+        except OSError as error:
+            log.warning("cannot remove the record of %s: %s", key, error)
+
+    # --- time --------------------------------------------------------------------------------
+
+    async def _tick(self) -> None:
+        while True:
+            self._changed.clear()
+            due = core.wake_at(self._state)
+            try:
+                async with asyncio.timeout(None if due is None else max(0.0, due - self._clock.now())):
+                    await self._changed.wait()
+            except TimeoutError:
+                self.tell(core.Tick())
+
+    async def _trim(self) -> None:
+        while True:
+            for engine in list(self._engines.values()):
+                if engine.record is not None:
+                    await asyncio.to_thread(logs.trim, pathlib.Path(engine.record.log), self.LOG_KEPT)
+            await asyncio.sleep(self._timers.trim)
+
+
+def _unwatch(engine: _Engine) -> None:
+    for task in engine.tasks:
+        task.cancel()
+    engine.tasks = []

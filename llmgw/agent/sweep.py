@@ -1,0 +1,92 @@
+"""Ending a tree of processes for sure: TERM, grace, kill, and then proof that nobody is left.
+
+Called by `agent.supervisor` for every stop, every failed shard and every orphan. A GPU is free when
+this returns, and not before.
+"""
+
+import asyncio
+import contextlib
+import dataclasses
+from collections.abc import Callable
+
+from llmgw.agent import marks, process, procfs
+from llmgw.agent.cgroups import Cgroups
+from llmgw.agent.marks import Identity
+from llmgw.agent.process import Leader
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SweepTimers:
+    """Seconds: between two looks, after how long a survivor is reported, and between looks from then on."""
+
+    look: float = 0.05
+    patience: float = 60.0
+    slow_look: float = 1.0
+
+
+Holds = Callable[[frozenset[int]], str]
+"""Which GPU memory is still charged to these pids, in words; empty = none."""
+
+
+class Tree:
+    """Everything that one launch of a shard has become."""
+
+    def __init__(self, identity: Identity, cgroups: Cgroups | None, leader: Leader | None = None) -> None:
+        self.identity = identity
+        self._cgroups = cgroups
+        self._leader = leader
+
+    def members(self) -> tuple[procfs.Stat, ...]:
+        """Its live processes now."""
+        return marks.members(self.identity)
+
+    async def end(self, *, grace: float, term: bool) -> None:
+        """Ask the leader to end and give it `grace` seconds. Without `term` it is only waited for."""
+        if self._leader is None:
+            return
+        if term:
+            self._leader.terminate()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(grace):
+                await self._leader.ended()
+
+    async def sweep(self, timers: SweepTimers, holds: Holds, lingers: Callable[[str], None]) -> None:
+        """Kill what is left until two looks in a row find nobody and no card charges them any more.
+
+        `lingers` is told, once it has taken `patience` seconds, who is left.
+        """
+        loop = asyncio.get_running_loop()
+        begun, seen, clean = loop.time(), set[int](), 0
+        while clean < 2:
+            left = await asyncio.to_thread(self.kill)
+            seen.update(stat.pid for stat in left)
+            held = "" if left else holds(frozenset(seen))
+            clean = 0 if left or held else clean + 1
+            late = loop.time() - begun >= timers.patience
+            if late and not clean:
+                lingers(held or _named(left))
+            if clean < 2:
+                await asyncio.sleep(timers.slow_look if late else timers.look)
+        self.release()
+        if self._cgroups is not None and self.identity.cgroup:
+            self._cgroups.remove(self.identity.cgroup)
+
+    def kill(self) -> tuple[procfs.Stat, ...]:
+        """One round: everybody in the tree is sent SIGKILL. Returns who was there."""
+        left = self.members()
+        if left and self._cgroups is not None and self.identity.cgroup:
+            self._cgroups.kill(self.identity.cgroup)
+        for stat in left:
+            process.kill(stat, self.identity)
+        return left
+
+    def release(self) -> None:
+        """Let go of the leader, whether it has ended or runs on."""
+        if self._leader is not None:
+            self._leader.close()
+
+
+def _named(left: tuple[procfs.Stat, ...]) -> str:
+    who = ", ".join(f"{stat.pid} (state {stat.state})" for stat in left[:5])
+    more = f" and {len(left) - 5} more" if len(left) > 5 else ""
+    return f"cannot end pid {who}{more}: SIGKILL has no effect yet"

@@ -1,0 +1,265 @@
+"""One node with real processes: what lives, what ends, and what is told about it."""
+
+import asyncio
+import os
+import pathlib
+import signal
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from llmgw.agent import procfs
+from tests.agent.house import House, alive, gone, launched, ready, until
+from tests.agent.making import assign, start, stop
+
+
+@pytest.fixture(params=[True, False], ids=["cgroup", "session"])
+def house(tmp_path: pathlib.Path, request: pytest.FixtureRequest) -> Iterator[House]:
+    """A node, with cgroups and without."""
+    house = House(tmp_path, with_cgroups=request.param)
+    if request.param and house.cgroups is None:
+        pytest.skip("cgroup v2 is not writable here")
+    yield house
+    house.clean()
+
+
+def test_a_shard_starts_answers_and_ends(house: House) -> None:
+    """From Assign to gone with a real process, each state reported once and nothing left."""
+
+    async def story() -> None:
+        async with house.agent() as agent:
+            shard = house.spec()
+            pid = await ready(house, agent, shard)
+            assert alive(pid)
+            await gone(agent, shard)
+            assert not alive(pid)
+            assert house.states(shard.key) == [
+                "assigned",
+                "held",
+                "starting",
+                "started",
+                "ready",
+                "stopping",
+                "gone",
+            ]
+            assert list((house.root / "shards").iterdir()) == []
+
+    asyncio.run(story())
+
+
+def test_the_engine_sees_its_mark_and_nothing_of_ours(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Flags in disguise and secrets of the agent's environment do not reach an engine; GPUs do, in order."""
+    monkeypatch.setenv("LLAMA_ARG_PORT", "1")
+    monkeypatch.setenv("HF_TOKEN", "secret")
+    monkeypatch.setenv("LD_PRELOAD", "")
+    monkeypatch.setenv("HARMLESS", "kept")
+
+    async def story() -> None:
+        async with house.agent() as agent:
+            shard = house.spec(gpus=("GPU-2", "GPU-1"))
+            env = procfs.environ(await ready(house, agent, shard))
+            assert not {"LLAMA_ARG_PORT", "HF_TOKEN", "LD_PRELOAD"} & set(env)
+            assert (env["HARMLESS"], env["SPT_NOENV"], env["LLMGW_SHARD"]) == ("kept", "1", "alpha/x7qf:0")
+            assert (env["CUDA_VISIBLE_DEVICES"], env["CUDA_DEVICE_ORDER"]) == ("GPU-2,GPU-1", "PCI_BUS_ID")
+            assert len(env["LLMGW_COOKIE"]) == 32
+            await gone(agent, shard)
+
+    asyncio.run(story())
+
+
+def test_nothing_the_engine_holds_depends_on_the_agent(house: House) -> None:
+    """Its own session, /dev/null, one private log file: no pipe, no terminal, no inherited descriptor."""
+
+    async def story() -> None:
+        async with house.agent() as agent:
+            shard = house.spec()
+            pid = await ready(house, agent, shard)
+            stat = procfs.stat(pid)
+            assert stat is not None
+            assert stat.session == pid
+            held = {fd: os.readlink(f"/proc/{pid}/fd/{fd}") for fd in ("0", "1", "2")}
+            (log,) = (house.root / "logs").iterdir()
+            assert held == {"0": "/dev/null", "1": str(log), "2": str(log)}
+            assert log.stat().st_mode & 0o777 == 0o600
+            assert not [
+                link
+                for fd in os.listdir(f"/proc/{pid}/fd")
+                if "pipe" in (link := os.readlink(f"/proc/{pid}/fd/{fd}"))
+            ]
+            await gone(agent, shard)
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("does", ["workers", "workers ignores-term"])
+def test_stop_ends_the_whole_tree(house: House, does: str) -> None:
+    """Children that ignore TERM, one of them in a session of its own, are gone before `gone` is said."""
+
+    async def story() -> None:
+        async with house.agent() as agent:
+            shard = house.spec(does=does)
+            await ready(house, agent, shard)
+            tree = house.marked()
+            assert len(tree) == 3
+            await gone(agent, shard)
+            assert [pid for pid in tree if alive(pid)] == []
+
+    asyncio.run(story())
+
+
+def test_a_leader_that_dies_takes_its_workers_along(house: House) -> None:
+    """kill -9 of the head: the shard fails at once, and its workers do not keep the GPUs."""
+
+    async def story() -> None:
+        async with house.agent() as agent:
+            shard = house.spec(does="workers")
+            pid = await ready(house, agent, shard)
+            tree = house.marked()
+            os.kill(pid, signal.SIGKILL)
+            await until(lambda: house.last(shard.key).state == "failed", "failed")
+            assert house.last(shard.key).reason == "killed by SIGKILL: listening"
+            await until(lambda: agent.state.shards[shard.key].swept, "swept")
+            assert [pid for pid in tree if alive(pid)] == []
+            await gone(agent, shard)
+
+    asyncio.run(story())
+
+
+def test_a_group_finds_who_wiped_everything_else(tmp_path: pathlib.Path) -> None:
+    """A grandchild with an empty environment and a session of its own is still in the shard's cgroup."""
+    house = House(tmp_path)
+    if house.cgroups is None:
+        pytest.skip("cgroup v2 is not writable here")
+
+    async def story() -> None:
+        async with house.agent() as agent:
+            shard = house.spec(does="wiped")
+            await ready(house, agent, shard)
+            await until(lambda: any(procfs.environ(pid) == {} for pid in house.marked()), "wiped child")
+            tree = house.marked()
+            await gone(agent, shard)
+            assert [pid for pid in tree if alive(pid)] == []
+
+    try:
+        asyncio.run(story())
+    finally:
+        house.clean()
+
+
+def test_a_start_that_dies_says_the_engines_own_last_error(house: House) -> None:
+    """The exit status and the line that helps, not the last line."""
+
+    async def story() -> None:
+        async with house.agent() as agent:
+            shard = house.spec(does="dies")
+            await launched(agent, shard)
+            await until(lambda: house.last(shard.key).state == "failed", "failed")
+            said = house.last(shard.key).reason
+            assert said == "exit 3: error: cannot load the model: it is made of cheese"
+            (failure,) = agent.state.failures(0)
+            assert (failure.model, failure.count) == ("alpha", 1)
+            await gone(agent, shard)
+
+    asyncio.run(story())
+
+
+def test_a_port_that_is_held_is_no_start(house: House) -> None:
+    """A foreign listener in the shard's block: refused before exec, with its pid."""
+
+    async def story() -> None:
+        async with house.agent() as agent:
+            shard = house.spec()
+            with socket.create_server(("127.0.0.1", shard.port + 3)):
+                await launched(agent, shard)
+                assert house.last(shard.key).reason == f"port {shard.port + 3} is held by pid {os.getpid()}"
+                assert house.marked() == []
+                await gone(agent, shard)
+
+    asyncio.run(story())
+
+
+def test_an_engine_that_is_not_here_is_named(house: House) -> None:
+    """No program, no process: the reason says which engine."""
+
+    async def story() -> None:
+        async with house.agent() as agent:
+            shard = house.spec(engine="vllm")
+            await launched(agent, shard)
+            assert house.last(shard.key).reason == "cannot run vllm: it is not installed on this node"
+            await gone(agent, shard)
+
+    asyncio.run(story())
+
+
+def test_a_deadline_ends_a_start_and_says_what_it_waited_for(house: House) -> None:
+    """An engine that never listens is ended at its deadline, which counts from its exec."""
+
+    async def story() -> None:
+        async with house.agent() as agent:
+            shard = house.spec(does="silent workers", start_deadline=0.5)
+            await launched(agent, shard)
+            await until(lambda: house.last(shard.key).state == "failed", "failed")
+            assert house.last(shard.key).reason == (
+                "not ready 500ms after its start (start_deadline); it was started: "
+                f"port {shard.port} refuses connections"
+            )
+            await until(lambda: house.marked() == [], "swept")
+            await gone(agent, shard)
+
+    asyncio.run(story())
+
+
+def test_eight_shards_start_at_once(house: House) -> None:
+    """Eight starts in one instant are eight engines on eight ports."""
+
+    async def story() -> None:
+        async with house.agent() as agent:
+            shards = [house.spec(f"alpha/r{n}") for n in range(8)]
+            for shard in shards:
+                agent.order(assign(shard))
+            await until(lambda: all(agent.state.shards[s.key].state == "held" for s in shards), "held")
+            for shard in shards:
+                agent.order(start(shard))
+            await until(lambda: all(agent.state.shards[s.key].state == "ready" for s in shards), "ready")
+            assert len(set(house.marked())) == 8
+            for shard in shards:
+                agent.order(stop(shard, grace=1))
+            await until(lambda: agent.state.shards == {}, "gone")
+            assert house.marked() == []
+
+    asyncio.run(story())
+
+
+def test_a_stop_that_overtakes_the_launch_wins(house: House) -> None:
+    """Start and Stop in one breath leave nothing behind."""
+
+    async def story() -> None:
+        async with house.agent() as agent:
+            shard = house.spec(does="workers")
+            agent.order(assign(shard))
+            await until(lambda: agent.state.shards[shard.key].state == "held", "held")
+            agent.order(start(shard))
+            await gone(agent, shard)
+            assert house.marked() == []
+            assert house.states(shard.key)[-2:] == ["stopping", "gone"]
+
+    asyncio.run(story())
+
+
+def test_a_log_is_bounded_while_the_engine_writes(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The head is given back to the disk; offsets and the newest lines stay."""
+    monkeypatch.setattr("llmgw.agent.supervisor.Supervisor.LOG_KEPT", 8192)
+
+    async def story() -> None:
+        async with house.agent() as agent:
+            shard = house.spec()
+            await ready(house, agent, shard)
+            (log,) = (house.root / "logs").iterdir()
+            with log.open("ab") as file:
+                file.write(b"x" * 2**20)
+            await until(lambda: log.stat().st_blocks * 512 <= 16384, "trimmed")
+            assert log.stat().st_size > 2**20
+            await gone(agent, shard)
+
+    asyncio.run(story())
