@@ -105,7 +105,7 @@ def judge(have: Have, wanted: Wanted, status: int, headers: Mapping[str, str]) -
         return Elsewhere(headers["location"])
     if status in _AGAIN:
         return Later(f"it answered {status}", after=_retry_after(headers))
-    if status == 416 and resumable(have):
+    if status == 416:
         return _unsatisfied(have, wanted, headers)
     if status not in (200, 206):
         return Never(f"it answered {status}")

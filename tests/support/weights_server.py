@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import hashlib
 import http.server
+import sys
 import threading
 import urllib.parse
 from collections.abc import Mapping
@@ -46,6 +47,15 @@ class Asked:
     status: int = 0
 
 
+class _Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that goes away is what many tests are about."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
+
+
 class WeightsServer:
     """Serves `files` (path → bytes) on 127.0.0.1 while the context is open."""
 
@@ -66,8 +76,7 @@ class WeightsServer:
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name it overrides
                 pass
 
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
+        self._server = _Server(("127.0.0.1", 0), Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
 
     def __enter__(self) -> Self:
