@@ -58,8 +58,8 @@ class Diagnostic:
 class Invalid(CatalogInvalid):
     """The catalog was refused as a whole; `diagnostics` are all its problems, warnings too."""
 
-    def __init__(self, diagnostics: Sequence[Diagnostic]) -> None:
-        self.diagnostics = tuple(diagnostics)
+    def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
+        self.diagnostics = tuple(ordered(diagnostics))
         super().__init__(
             f"cannot use the catalog: {summary(self.diagnostics)}", help=_first(self.diagnostics)
         )

@@ -189,7 +189,7 @@ class ModelDocument(_Document):
 
 
 class GpuDocument(_Document):
-    """Which GPUs will do."""
+    """What a GPU must be to run this."""
 
     types: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(strict=False)] = Field(
         (),

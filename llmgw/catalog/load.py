@@ -83,7 +83,7 @@ def snapshot(path: pathlib.Path, *, prefix: str = "") -> tuple[dict[str, bytes],
     total = 0
     for name, found in _walk(path):
         if isinstance(found, str):
-            problems.append(_unreadable(prefix + name, found))
+            problems.append(_unreadable(str(path) if name == "." else prefix + name, found))
             continue
         files[prefix + name] = found
         total += len(found)

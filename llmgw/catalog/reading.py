@@ -164,9 +164,18 @@ def _wrong_type(written: Written, path: Path, error: ErrorDetails) -> Diagnostic
     if needed == "text" and isinstance(value, int | float):
         said = f"`{_dotted(path)}` needs {needed}, unquoted {raw} is {given}"
         return Diagnostic("E205", said, spot, f'quote it: "{raw}"')
-    hint = {"true or false": "write true or false", "a list": f"write [{raw}]"}.get(needed, "")
     said = f"`{_dotted(path)}` needs {needed}, this is {given}"
-    return Diagnostic("E205", said, spot, hint if isinstance(value, str) else "")
+    return Diagnostic("E205", said, spot, _rewrite(needed, raw) if isinstance(value, str) else "")
+
+
+def _rewrite(needed: str, raw: str) -> str:
+    """How to write the text `raw` where `needed` is wanted, or nothing."""
+    if needed == "true or false":
+        return "write true or false"
+    if needed == "a list":
+        return f"write [{raw}]"
+    bare = raw.strip("\"'")
+    return f"leave the quotes out: {bare}" if "number" in needed and bare.isdecimal() else ""
 
 
 _LIMITS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {

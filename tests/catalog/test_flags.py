@@ -1,0 +1,122 @@
+"""No spelling gets past: flags that llmgw writes, flags with power, variables that are not free."""
+
+import pytest
+
+from llmgw.catalog import flags
+from llmgw.catalog.documents import PROFILES
+from llmgw.catalog.engine_facts import FACTS
+from llmgw.catalog.model import Profile
+from llmgw.catalog.sources import parse
+from llmgw.engines.registry import ADAPTERS
+from llmgw.fleet.shard import PORTS_PER_SHARD, Peer, ShardSpec
+
+FREE_ALTHOUGH_WRITTEN = {"ngl"}
+"""What an adapter writes only as a default: the profile's own value stands after it and wins."""
+
+
+@pytest.mark.parametrize(
+    ("engine", "flag", "meant"),
+    [
+        ("vllm", "port", "port"),
+        ("vllm", "tensor_parallel_size", "tensor-parallel-size"),
+        ("vllm", "tensor-parallel-si", "tensor-parallel-size"),
+        ("vllm", "tp", "tp"),
+        ("vllm", "po", "port"),
+        ("vllm", "no-headless", "headless"),
+        ("vllm", "no_head", "headless"),
+        ("vllm", "model.x", "model"),
+        ("sglang", "mem_fraction_static", "mem-fraction-static"),
+        ("sglang", "context", "context-length"),
+        ("llamacpp", "c", "c"),
+        ("llamacpp", "no-slots", "slots"),
+        ("llamacpp", "no_webui", "webui"),
+        ("llamacpp", "np", "np"),
+    ],
+)
+def test_owned_flags_are_known_in_every_spelling(engine: str, flag: str, meant: str) -> None:
+    """Underscores, negations, dots, short forms and beginnings mean the flag they mean to the engine."""
+    assert flags.owned(flag, engine) == meant
+
+
+@pytest.mark.parametrize(
+    ("engine", "flag"),
+    [
+        ("vllm", "enable-prefix-caching"),
+        ("vllm", "tokenizer"),
+        ("vllm", "tokenizer-mode"),
+        ("vllm", "max-num-seqs"),
+        ("vllm", "distributed-timeout-seconds"),
+        ("sglang", "chunked-prefill-size"),
+        ("llamacpp", "threads"),
+        ("llamacpp", "parallel"),
+        ("llamacpp", "C"),
+        ("llamacpp", "cache-type-k"),
+        ("llamacpp", "no-mmap"),
+        ("llamacpp", "por"),
+    ],
+)
+def test_other_flags_are_free(engine: str, flag: str) -> None:
+    """What llmgw does not write, people may; llama.cpp completes nothing."""
+    assert flags.owned(flag, engine) is None
+    assert flags.powerful(flag, engine) is None
+
+
+@pytest.mark.parametrize(
+    "flag", ["trust-remote-code", "trust_remote_code", "trust-rem", "no-trust-remote-code"]
+)
+def test_power_has_every_spelling_too(flag: str) -> None:
+    """Code from a model's repository needs a yes, however the flag is written."""
+    assert flags.powerful(flag, "vllm") == "trust-remote-code"
+
+
+@pytest.mark.parametrize(
+    "variable",
+    ["LD_PRELOAD", "PYTHONPATH", "PATH", "CUDA_VISIBLE_DEVICES", "VLLM_HOST_IP", "LLAMA_ARG_PORT", "LLMGW_SHARD",
+     "HF_TOKEN", "VLLM_API_KEY", "aws_secret_access_key", "DB_PASSWORD"],
+)  # fmt: skip
+def test_reserved_variables(variable: str) -> None:
+    """What loads code, what llmgw sets and what hides a secret has a reason."""
+    assert flags.reserved(variable)
+
+
+@pytest.mark.parametrize(
+    "variable", ["NCCL_DEBUG", "VLLM_LOGGING_LEVEL", "TOKENIZERS_PARALLELISM", "OMP_NUM_THREADS"]
+)
+def test_other_variables_are_free(variable: str) -> None:
+    """Tuning an engine is what `env` is for."""
+    assert flags.reserved(variable) is None
+
+
+@pytest.mark.parametrize("engine", list(FACTS))
+@pytest.mark.parametrize("rank", [0, 1])
+def test_what_an_adapter_writes_nobody_else_may(engine: str, rank: int) -> None:
+    """A flag or variable that llmgw writes and a profile could write too would stand there twice."""
+    command = ADAPTERS[engine].command(gang(engine, rank), "/weights", f"/bin/{ADAPTERS[engine].programs[0]}")
+    if engine == "llamacpp" and rank:
+        return  # another program, which gets no arguments of the profile
+
+    written = {word.lstrip("-") for word in command.argv if word.startswith("-")} - FREE_ALTHOUGH_WRITTEN
+    assert {flag for flag in written if flags.owned(flag, engine) is None} == set()
+    assert {name for name, _ in command.env if flags.reserved(name) is None} == set()
+
+
+@pytest.mark.parametrize("engine", list(FACTS))
+def test_the_facts_agree_with_the_adapters(engine: str) -> None:
+    """Who is signalled at a stop, and how many ports a shard has, is said once and meant everywhere."""
+    facts, adapter = FACTS[engine], ADAPTERS[engine]
+
+    assert ("workers" in facts.stop) == adapter.terminates(1)
+    assert "rank0" in facts.stop
+    assert facts.start[-1] == "rank0"
+    assert facts.shard_ports <= PORTS_PER_SHARD
+    assert set(PROFILES) == set(FACTS) == set(ADAPTERS)
+
+
+def gang(engine: str, rank: int) -> ShardSpec:
+    """One rank of a replica of two nodes that uses every field."""
+    profile = Profile(
+        "p", engine, nodes=2, gpus_per_node=2, tensor_parallel=2, pipeline_parallel=2, data_parallel=2,
+        max_model_len=4096,
+    )  # fmt: skip
+    peers = tuple(Peer(number, f"n{number}", "10.0.0.1", 20000) for number in range(2))
+    return ShardSpec("m/abcd", "m", rank, "g", profile, parse("file:///w"), peers, ("GPU-1", "GPU-2"))
