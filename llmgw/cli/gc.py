@@ -3,6 +3,7 @@
 A node checks every entry again before it removes it, and may refuse: that is this working, not an error.
 """
 
+import sys
 from typing import Any
 
 import click
@@ -57,7 +58,7 @@ def command(collect: bool, expect: str, yes: bool, output: str, server: str | No
 def _agree(found: Listing, expect: str, yes: bool) -> None:
     if expect or yes:
         return
-    if not click.get_text_stream("stdin").isatty():
+    if not sys.stdin.isatty():
         raise Declined(
             "cannot ask: there is no terminal. Nothing was removed",
             help=f"llmgw gc --collect --expect {found.id}",

@@ -15,7 +15,7 @@ from llmgw.fleet.expiry import Timers
 from llmgw.kit.units import seconds
 
 
-class Address(click.ParamType):
+class Address(click.ParamType[tuple[str, int]]):
     """`HOST:PORT`, `[v6]:PORT` or `:PORT` (loopback)."""
 
     name = "HOST:PORT"
@@ -31,7 +31,7 @@ class Address(click.ParamType):
         return host.strip("[]") or "127.0.0.1", int(port)
 
 
-class Duration(click.ParamType):
+class Duration(click.ParamType[float]):
     """`500ms`, `30s`, `20m`: seconds as a float."""
 
     name = "DURATION"

@@ -176,6 +176,17 @@ class Fleet:
         def later(at: float) -> float:
             return min(now, at + seconds)
 
+        # Orders wait for answers that we could not hear; what a shard is, it has been all the while.
+        shards = {
+            key: dataclasses.replace(
+                shard,
+                since=shard.since if shard.confirmed else later(shard.since),
+                ordered_at=later(shard.ordered_at),
+            )
+            if shard.ordered or not shard.confirmed
+            else shard
+            for key, shard in self.shards.items()
+        }
         return dataclasses.replace(
             self,
             since=later(self.since),
@@ -183,6 +194,7 @@ class Fleet:
             gateways={
                 k: dataclasses.replace(v, last_seen=later(v.last_seen)) for k, v in self.gateways.items()
             },
+            shards=shards,
         )
 
 

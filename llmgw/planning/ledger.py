@@ -12,12 +12,13 @@ from llmgw.fleet.routes import Routes
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Trouble:
-    """Failed starts of one (model, generation). `until` is when it may be tried again."""
+    """Failed starts of one (model, generation); the newest was `at`. `until` is when it may be tried again."""
 
     failures: int
     until: float
     reason: str
     nodes: tuple[str, ...] = ()
+    at: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -45,3 +46,8 @@ class Ledger:
     charged: frozenset[str] = frozenset()
     lost: frozenset[str] = frozenset()
     routes: Routes = dataclasses.field(default_factory=Routes)
+
+    def later(self, seconds: float) -> "Ledger":
+        """The ledger after a stall of ours: a drain's limit counts only while we could hear that it is over."""
+        drains = {k: dataclasses.replace(v, limit=v.limit + seconds) for k, v in self.drains.items()}
+        return dataclasses.replace(self, drains=drains)

@@ -100,7 +100,9 @@ def make_plan(
         raise ValueError("a plan needs a catalog")
     played = rehearse(new, fleet, ledger, now, chance, timers)
     changed = diff.changes(old.catalog, new.catalog)
-    rows = [*_replica_rows(played, fleet, changed), *_routing_rows(old.catalog, new.catalog)]
+    rows = _replica_rows(played, fleet, changed)
+    rows += _rowless(rows, changed)
+    rows += _routing_rows(old.catalog, new.catalog)
     unplaced = tuple(
         NotPlaced(u.model, u.profile, tuple((r.node, r.rule, r.said) for r in u.reasons))
         for u in played.unplaced
@@ -204,6 +206,16 @@ def _paired(rows: list[Row]) -> list[Row]:
             out[i], out[j] = dataclasses.replace(new, symbol=order, replica=old.replica), None
             break
     return [row for row in out if row is not None]
+
+
+def _rowless(rows: list[Row], changed: dict[str, diff.Change]) -> list[Row]:
+    """Changes of models that have no replica to start or stop now: they still change what clients get."""
+    shown = {row.model for row in rows}
+    return [
+        Row(symbol="~", model=name, code=change.code, said=change.said, place=str(change.place or ""))
+        for name, change in changed.items()
+        if change.code != "unchanged" and name not in shown
+    ]
 
 
 def _routing_rows(old: Catalog | None, new: Catalog) -> list[Row]:
