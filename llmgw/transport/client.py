@@ -1,11 +1,10 @@
 """The calling end: a channel of its own connection. Used by agents and gateways to reach their control plane."""
 
 import asyncio
-import os
 from collections.abc import Iterable
 
 from llmgw.transport.channel import Channel, ChannelClosed
-from llmgw.transport.connection import Connection
+from llmgw.transport.connection import Connection, reason
 from llmgw.transport.limits import Limits
 
 
@@ -34,8 +33,7 @@ async def connect(
     except TimeoutError:
         raise ChannelClosed(f"cannot reach {where}: no answer within {timeout:g} s") from None
     except OSError as error:
-        why = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
-        raise ChannelClosed(f"cannot reach {where}: {why.lower()}") from error
+        raise ChannelClosed(f"cannot reach {where}: {reason(error)}") from error
 
 
 async def _open(connection: Connection, path: str, headers: Iterable[tuple[str, str]]) -> Channel:

@@ -7,6 +7,7 @@ the sum of its channels' windows, so a channel that nobody reads stalls itself o
 
 import asyncio
 import logging
+import os
 import socket
 from collections.abc import Callable, Iterable, Mapping
 from typing import cast
@@ -19,16 +20,12 @@ import h2.exceptions
 import h2.settings
 
 from llmgw.transport.channel import Channel, ChannelClosed
-from llmgw.transport.limits import Flood, Limits, Silence
+from llmgw.transport.frames import FrameHeads
+from llmgw.transport.limits import Limits, Silence
 
 log = logging.getLogger(__name__)
 
-_COUNTED: Mapping[type[h2.events.Event], str] = {
-    h2.events.RequestReceived: "HEADERS",
-    h2.events.StreamReset: "RST_STREAM",
-    h2.events.RemoteSettingsChanged: "SETTINGS",
-    h2.events.PingReceived: "PING",
-}
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 
 class Connection(asyncio.Protocol):
@@ -55,7 +52,7 @@ class Connection(asyncio.Protocol):
         self._waiters: list[asyncio.Future[None]] = []
         self._paused = False
         self._said = ""
-        self._flood = Flood(limits.frames_per_second)
+        self._heads = FrameHeads(preface=len(PREFACE) if on_channel is not None else 0)
         self._silence = Silence(limits, self._loop.time())
         self._empty_since = self._loop.time()
         self._timer: asyncio.TimerHandle | None = None
@@ -73,14 +70,19 @@ class Connection(asyncio.Protocol):
         self._flush()
 
     def data_received(self, data: bytes) -> None:
-        self._silence.heard(self._loop.time())
+        now = self._loop.time()
+        self._silence.heard(now)
         if self._said:
+            return
+        if said := self._heads.feed(data, now):
+            self.shut(f"{self.peer} {said}", h2.errors.ErrorCodes.ENHANCE_YOUR_CALM)
             return
         try:
             for event in self._h2.receive_data(data):
                 self._handle(event)
         except h2.exceptions.ProtocolError as error:
-            self.shut(f"{self.peer} broke HTTP/2: {str(error) or type(error).__name__}")
+            self._h2.clear_outbound_data_buffer()  # h2's own goodbye, which gives no reason
+            self.shut(f"{self.peer} broke HTTP/2: {str(error) or type(error).__name__}", error.error_code)
         self._flush()
         self._wake()
 
@@ -101,13 +103,6 @@ class Connection(asyncio.Protocol):
     # --- what came ---------------------------------------------------------------------------
 
     def _handle(self, event: h2.events.Event) -> None:
-        kind = _COUNTED.get(type(event))
-        if isinstance(event, h2.events.DataReceived) and not event.data and event.stream_ended is None:
-            kind = "empty DATA"
-        if kind and self._flood.exceeded(kind, self._loop.time()):
-            self.shut(f"{self.peer} floods with {kind} frames", h2.errors.ErrorCodes.ENHANCE_YOUR_CALM)
-        if self._said:
-            return
         match event:
             case h2.events.RequestReceived(stream_id=stream, headers=headers):
                 self._requested(stream, _texts(headers))
@@ -155,6 +150,8 @@ class Connection(asyncio.Protocol):
 
     async def open(self, path: str, headers: Iterable[tuple[str, str]]) -> Channel:
         """A channel at `path`, once the server has agreed. Raises ChannelClosed."""
+        if self._said:
+            raise ChannelClosed(self._said)
         stream = self._h2.get_next_available_stream_id()
         answer = self._answers[stream] = self._loop.create_future()
         channel = self._channel(stream, path, {})
@@ -233,21 +230,19 @@ class Connection(asyncio.Protocol):
 
     async def released(self) -> None:
         if self._on_channel is None:
-            self.shut("the channel was closed", h2.errors.ErrorCodes.NO_ERROR)
+            self.shut("the channel was closed")
             await self.closed()
 
     # --- the end -----------------------------------------------------------------------------
 
-    def shut(self, said: str, code: h2.errors.ErrorCodes = h2.errors.ErrorCodes.PROTOCOL_ERROR) -> None:
+    def shut(self, said: str, code: h2.errors.ErrorCodes = h2.errors.ErrorCodes.NO_ERROR) -> None:
         """Say goodbye and why, deliver what is written; `closed` waits for it."""
         if self._said:
             return
-        if self._h2.state_machine.state is not h2.connection.ConnectionState.CLOSED:
-            self._h2.close_connection(code, additional_data=said.encode())
+        self._h2.close_connection(code, additional_data=said.encode())
         self._flush()
         self._end(said)
-        if self._transport.can_write_eof() and not self._transport.is_closing():
-            self._transport.write_eof()
+        finish_writing(self._transport)
         self._loop.call_later(self._limits.linger, self._transport.abort)
 
     async def closed(self) -> None:
@@ -288,7 +283,7 @@ class Connection(asyncio.Protocol):
         if wait is None:
             self.abort(f"{self.peer} did not answer for {self._limits.timeout:g} s")
         elif not self._channels and now - self._empty_since >= self._limits.timeout:
-            self.shut("no channel was opened", h2.errors.ErrorCodes.NO_ERROR)
+            self.shut("no channel was opened")
         elif not self._said:
             self._h2.ping(bytes(8))
             self._flush()
@@ -328,6 +323,19 @@ def peer_of(transport: asyncio.BaseTransport) -> str:
     """The other end's `host:port`, for people."""
     name = transport.get_extra_info("peername")
     return f"{name[0]}:{name[1]}" if name else "a peer that left"
+
+
+def reason(error: OSError) -> str:
+    """`connection refused`, without asyncio's own words around it."""
+    return os.strerror(error.errno).lower() if error.errno is not None and error.errno > 0 else str(error)
+
+
+def finish_writing(transport: asyncio.Transport) -> None:
+    """Nothing more is written; what the peer still sends is read, so that it gets all we wrote."""
+    try:
+        transport.write_eof()
+    except OSError:  # the socket is dead, and its loss not yet reported
+        transport.abort()
 
 
 def tune(transport: asyncio.BaseTransport, limits: Limits) -> None:

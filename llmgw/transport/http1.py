@@ -14,7 +14,7 @@ from typing import TypeVar, cast
 
 import h11
 
-from llmgw.transport.connection import peer_of, tune
+from llmgw.transport.connection import finish_writing, peer_of, tune
 from llmgw.transport.http import Request, Response, problem
 from llmgw.transport.limits import Limits
 
@@ -207,7 +207,7 @@ class Http1(asyncio.Protocol):
             return
         with contextlib.suppress(_Left):
             await self._answer(dataclasses.replace(response, headers=(("connection", "close"),)))
-        self._transport.write_eof()
+        finish_writing(self._transport)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._limits.linger):
                 await self._lost.wait()

@@ -4,16 +4,6 @@ Seconds and bytes. Every timer may be a fraction of a second.
 """
 
 import dataclasses
-from collections.abc import Mapping
-
-FRAMES_PER_SECOND: Mapping[str, int] = {
-    "HEADERS": 200,
-    "RST_STREAM": 100,
-    "SETTINGS": 50,
-    "PING": 500,
-    "empty DATA": 500,
-}
-"""Frames that cost us work and the sender nothing; h2 counts none of them itself."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -36,29 +26,11 @@ class Limits:
     head_timeout: float = 10.0
     body_timeout: float = 60.0
     idle: float = 75.0
-    frames_per_second: Mapping[str, int] = dataclasses.field(default_factory=lambda: FRAMES_PER_SECOND)
 
     @property
     def linger(self) -> float:
         """Seconds that a closing connection may take to deliver what it still has."""
         return min(self.timeout, 1.0)
-
-
-class Flood:
-    """Counts frames by kind, second by second. Pure: `now` is the connection's clock."""
-
-    def __init__(self, limits: Mapping[str, int]) -> None:
-        self._limits = limits
-        self._second = 0
-        self._counts: dict[str, int] = {}
-
-    def exceeded(self, kind: str, now: float) -> bool:
-        """Count one frame of `kind`; whether that is more than a peer in good faith sends."""
-        if int(now) != self._second:
-            self._second = int(now)
-            self._counts.clear()
-        self._counts[kind] = self._counts.get(kind, 0) + 1
-        return self._counts[kind] > self._limits[kind]
 
 
 class Silence:

@@ -12,13 +12,11 @@ from typing import cast
 from llmgw.errors import Failed
 from llmgw.kit.tasks import Tasks
 from llmgw.transport.channel import Channel, ChannelClosed
-from llmgw.transport.connection import Connection, peer_of
+from llmgw.transport.connection import PREFACE, Connection, peer_of, reason
 from llmgw.transport.http1 import Handler, Http1
 from llmgw.transport.limits import Limits
 
 log = logging.getLogger(__name__)
-
-PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 
 class Listener:
@@ -49,7 +47,7 @@ class Listener:
             self._server = await loop.create_server(lambda: _Greeter(self), host, port, backlog=4096)
         except OSError as error:
             raise Failed(
-                f"cannot listen on {host}:{port}: {(error.strerror or str(error)).lower()}",
+                f"cannot listen on {host}:{port}: {reason(error)}",
                 help="choose another address, or end what holds this one",
             ) from error
         address = self._server.sockets[0].getsockname()
@@ -59,8 +57,11 @@ class Listener:
         """Accept nobody, end every handler, say goodbye on every connection."""
         if self._server is not None:
             self._server.close()
+        leaving = list(self._open)
+        for greeter in leaving:
+            greeter.say_goodbye()
         await self._tasks.close()
-        await asyncio.gather(*(greeter.close() for greeter in list(self._open)))
+        await asyncio.gather(*(greeter.closed() for greeter in leaving))
 
     @property
     def connections(self) -> int:
@@ -152,10 +153,14 @@ class _Greeter(asyncio.Protocol):
         if self._speaker is not None:
             self._speaker.connection_lost(exc)
 
-    async def close(self) -> None:
-        """Let the speaker say goodbye; the socket is gone when this returns."""
+    def say_goodbye(self) -> None:
+        """Tell a client that waits for nothing in particular; a request under way is broken off."""
         if isinstance(self._speaker, Connection):
             self._speaker.shut("the server is stopping")
-            await self._speaker.closed()
         else:
             self._transport.abort()
+
+    async def closed(self) -> None:
+        """Until the socket is gone. Bounded."""
+        if isinstance(self._speaker, Connection):
+            await self._speaker.closed()
