@@ -32,6 +32,13 @@ def _name(text: str) -> str:
     return text
 
 
+def _given(value: object) -> object:
+    """Refuses `cpu:` without a value: left out and left open are not the same."""
+    if value is None:
+        raise ValueError("cannot use `cpu` without a value: write {cores: 4, memory: 8GiB}")
+    return value
+
+
 def _with_unit(value: object) -> object:
     """Refuses 20 where 20s is needed, before strictness says that text is needed."""
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -196,7 +203,7 @@ class GpuDocument(_Document):
         description="Names of GPU types as shell patterns. Empty: any.",
         json_schema_extra={"examples": [["H100*"]]},
     )
-    memory: Size | None = Field(None, description="Memory that each GPU must have at least.")
+    memory: Size = Field("", description="Memory that each GPU must have at least.")
 
 
 class CpuDocument(_Document):
@@ -209,12 +216,12 @@ class CpuDocument(_Document):
 class _ProfileDocument(_Document):
     kind: Literal["profile"] = Field(description="This document is a profile.")
     name: Name = Field(description="The name that models give under `profiles`.")
-    engine_version: Versions | None = Field(
-        None, description="Versions of the engine that will do. A node that knows no version is not excluded."
+    engine_version: Versions = Field(
+        "", description="Versions of the engine that will do. A node that knows no version is not excluded."
     )
     nodes: int = Field(1, ge=1, le=1024, description="Machines that one replica spans.")
     gpu: GpuDocument = Field(GpuDocument(), description="Which GPUs will do.")
-    cpu: CpuDocument | None = Field(
+    cpu: Annotated[CpuDocument | None, BeforeValidator(_given)] = Field(
         None, description="What one shard books on its node; needed where gpus_per_node is 0."
     )
     max_model_len: int = Field(

@@ -63,7 +63,7 @@ def _profile(document: AnyProfile) -> Profile:
         node_labels=tuple(sorted(document.node_labels.items())),
         cpu_cores=float(document.cpu.cores) if document.cpu else 0.0,
         cpu_memory=size(document.cpu.memory) if document.cpu else 0,
-        engine_version=document.engine_version or "",
+        engine_version=document.engine_version,
         args=_arguments(document),
         env=tuple(sorted(document.env.items())),
         start_deadline=seconds(document.start_deadline),

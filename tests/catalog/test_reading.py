@@ -1,0 +1,83 @@
+"""Whatever a document holds, it is a document or there are words for why not."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from llmgw.catalog.builder import Tree
+from llmgw.catalog.diagnostics import text
+from llmgw.catalog.documents import PROFILES, ModelDocument
+from llmgw.catalog.reading import read
+from tests.catalog.samples import checked
+
+FIELDS = sorted(
+    {name for document in (ModelDocument, *PROFILES.values()) for name in document.model_fields}
+    | {"min", "max", "types", "memory", "cores", "tensor_paralel", "x", ""}
+)
+SCALARS = (
+    some.none()
+    | some.booleans()
+    | some.integers(-2, 5)
+    | some.floats(allow_nan=False)
+    | some.sampled_from(["model", "profile", "vllm", "llamacpp", "sglang", "20m", "80GiB", "a", "-x", "\0", "%s"])
+)  # fmt: skip
+VALUES = some.recursive(
+    SCALARS,
+    lambda inner: some.lists(inner, max_size=3) | some.dictionaries(some.sampled_from(FIELDS), inner, max_size=4),
+    max_leaves=8,
+)  # fmt: skip
+DOCUMENTS = some.fixed_dictionaries(
+    {"kind": some.sampled_from(["model", "profile"])},
+    optional={
+        "engine": some.sampled_from(["vllm", "sglang", "llamacpp"]),
+        **{name: VALUES for name in FIELDS if name not in ("kind", "engine")},
+    },
+)
+
+
+@given(DOCUMENTS | VALUES)
+def test_no_document_raises(data: object) -> None:
+    """Every shape of data is refused in words, whichever field it turns up in."""
+    written, problems = read(Tree("x.yaml", b"", data))
+
+    assert problems or written.document or data is None
+    assert all(text(problem) for problem in problems)
+
+
+@given(some.lists(DOCUMENTS, max_size=4))
+def test_no_catalog_raises(documents: list[dict[str, object]]) -> None:
+    """Documents that contradict each other in every way are refused in words too."""
+    from_json = [to_yaml(document) for document in documents]
+
+    found = checked(*from_json)
+
+    assert found.catalog or any(problem.severity == "error" for problem in found.diagnostics)
+
+
+def to_yaml(value: object) -> str:
+    """`value` in YAML's flow style, which is JSON's but for numbers that JSON has no word for."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{to_yaml(key)}: {to_yaml(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(to_yaml, value)) + "]"
+    if isinstance(value, str):
+        return '"' + value.replace("\0", "\\0") + '"'
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else repr(value)
+
+
+@pytest.mark.parametrize("name", ["a", "7", "a.b_c-d", "a" * 63])
+def test_names_that_will_do(name: str) -> None:
+    """Lower-case letters, digits and what joins them."""
+    assert not read(Tree("x", b"", model(name)))[1]
+
+
+@pytest.mark.parametrize("name", ["", "A", "-a", ".a", "a/b", "a b", "a" * 64, "é", "a\n", "٣"])
+def test_names_that_will_not_do(name: str) -> None:
+    """A name is a path, a label and a header value; it must be harmless in all of them."""
+    (problem,) = read(Tree("x", b"", model(name)))[1]
+
+    assert problem.code == "E206"
+
+
+def model(name: str) -> dict[str, object]:
+    return {"kind": "model", "name": name, "source": "file:///w", "profiles": ["p"]}
