@@ -37,6 +37,7 @@ class Endpoints:
         news: Callable[[], None],
         adopted: Callable[[RoutingTable, Collection[str]], None],
     ) -> None:
+        self.routes = Routes()
         self.table = RoutingTable()
         self.policy = policy
         self.in_flight: dict[str, int] = {}
@@ -47,11 +48,15 @@ class Endpoints:
         self._chance = chance
 
     def adopt(self, routes: Routes) -> bool:
-        """Serve by `routes` from now on, unless they are not newer than what is served by. True if adopted."""
+        """Serve by `routes` from now on, unless they are not newer than what is served by. True if adopted.
+
+        `self.routes` is then what is served by: not the same where `routes` are partial.
+        """
         if routes.version <= self.table.version:
             return False
-        before, self.table = self.table, table.build(routes)
-        known = {endpoint.replica for endpoint in routes.endpoints}
+        self.routes = table.merged(self.routes, routes)
+        before, self.table = self.table, table.build(self.routes)
+        known = {endpoint.replica for endpoint in self.routes.endpoints}
         self._green = _only(self._green, known)
         self._aside = _only(self._aside, known)
         self._adopted(self.table, before.ready.keys() - self.table.ready.keys())

@@ -22,7 +22,7 @@ from llmgw.gateway.upstream import EngineConnection, NotReached, Pool
 from llmgw.kit.clock import Clock
 from llmgw.kit.tasks import Tasks
 from llmgw.routing import retry
-from llmgw.routing.retry import Attempt, Nothing
+from llmgw.routing.retry import Attempt, Journey, Nothing
 
 CLIENT_LEFT = 499
 """What the metrics and the log say of a request whose client left; nobody is sent this."""
@@ -65,7 +65,7 @@ class Exchange:
     """`start` it once; it calls `client.finished` once, unless the client left first."""
 
     __slots__ = (
-        "_attempt", "_client", "_connection", "_counted", "_desk", "_dialling", "_id", "_last", "_model",
+        "_attempt", "_client", "_connection", "_counted", "_desk", "_dialling", "_harmed", "_id", "_last", "_model",
         "_order", "_paused", "_relay", "_retry_after", "_sent_at", "_stale", "_started", "_status", "deadline",
     )  # fmt: skip
 
@@ -79,6 +79,7 @@ class Exchange:
         self._connection: EngineConnection | None = None
         self._dialling: asyncio.Task[None] | None = None
         self._relay: Relay | None = None
+        self._harmed = False
         self._stale = False
         self._paused = False
         self._last = ""
@@ -154,11 +155,19 @@ class Exchange:
         assert self._attempt is not None
         now = self._desk.clock.now()
         self._last = said
-        journey = retry.after_death(self._attempt.journey) if died else self._attempt.journey
+        journey = self._after(died=died)
         self._desk.endpoints.unreachable(self._attempt.endpoint.replica, now)
         found = self._desk.endpoints.take(journey, now)
         self._leave_engine()
         self._follow(found, now)
+
+    def _after(self, *, died: bool) -> Journey:
+        """The journey behind the attempt under way, which failed."""
+        assert self._attempt is not None
+        if not died:
+            return self._attempt.journey
+        self._harmed = True
+        return retry.after_death(self._attempt.journey)
 
     # --- the engine's side ----------------------------------------------------------------------
 
@@ -187,10 +196,8 @@ class Exchange:
         if verdict == "relay":
             return False
         now = self._desk.clock.now()
-        journey = self._attempt.journey
-        if verdict == "broke":
-            journey = retry.after_death(journey)
-        self._last = f"the engine answered {head.status}"
+        journey = self._after(died=verdict == "broke")
+        self._last = f"the engine answered {head.status}{'' if head.delimited else ' without an end'}"
         self._retry_after = max(self._retry_after, _seconds(head.value(b"retry-after")))
         found = self._desk.endpoints.take(journey, now)
         if isinstance(found, Nothing) and head.delimited:
@@ -299,7 +306,7 @@ class Exchange:
                 said = f"cannot answer for {model!r}: engines failed while they worked on this request ({self._last})"
                 return Refusal(502, said, "upstream_failed")
         said = f"cannot answer for {model!r}: the last replica tried gave no answer ({self._last})"
-        if self._attempt is not None and self._attempt.journey.deaths:
+        if self._harmed:
             return Refusal(502, said, "upstream_failed")
         return Refusal(503, said, "upstream_unreachable", wait)
 

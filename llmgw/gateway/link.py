@@ -127,7 +127,7 @@ class Link:
         if not isinstance(message, messages.RoutesUpdate):
             return
         if self._endpoints.adopt(message.routes):
-            await self._keep(message.routes)
+            await self._keep(self._endpoints.routes)
         else:
             self._news.set()  # told again: say again by what is served
 

@@ -104,12 +104,8 @@ class Receiver:
         """
         if self.stage == "refused":
             return b""
-        method = self._parser.get_method()
-        if method == b"CONNECT":
-            self._refuse(Refusal(405, "cannot CONNECT: this is no proxy", "method_not_allowed"))
-            return b""
         del self._out[self._first :]
-        head = b"%b %b HTTP/1.1\r\n" % (method, self._target)
+        head = b"%b %b HTTP/1.1\r\n" % (self._parser.get_method(), self._target)
         for name, value in self._headers:
             if name.lower() not in (b"connection", b"upgrade", b"http2-settings"):
                 head += b"%b: %b\r\n" % (name, value)
@@ -158,6 +154,8 @@ class Receiver:
             self._out.append(Expected())
 
     def _objection(self) -> Refusal | None:
+        if self._parser.get_method() == b"CONNECT":
+            return Refusal(405, "cannot CONNECT: this is no proxy", "method_not_allowed", allow="GET, POST")
         if self._parser.get_http_version() != "1.1":
             return Refusal(505, "cannot answer HTTP/1.0: ask with HTTP/1.1", "http_version")
         if sum(name.lower() == b"host" for name, _ in self._headers) != 1:

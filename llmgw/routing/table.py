@@ -42,6 +42,15 @@ class RoutingTable:
         return self.routes.get(name)
 
 
+def merged(held: Routes, told: Routes) -> Routes:
+    """The snapshot to serve by after `told`: itself, or, when it is partial, what is held and it on top."""
+    if not told.partial:
+        return told
+    models = {model.name: model for model in (*held.models, *told.models)}
+    endpoints = {endpoint.replica: endpoint for endpoint in (*held.endpoints, *told.endpoints)}
+    return Routes(told.version, models=tuple(models.values()), endpoints=tuple(endpoints.values()))
+
+
 def build(routes: Routes) -> RoutingTable:
     """The table of a snapshot. A fallback that is not in it is left out, and a ring ends where it closes."""
     models = {model.name: model for model in routes.models}
