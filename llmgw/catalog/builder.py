@@ -9,9 +9,6 @@ tags, merge keys, several documents, depth, and aliases that multiply.
 """
 
 import dataclasses
-import functools
-import re
-from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from ruamel.yaml.cyaml import CParser  # type: ignore[attr-defined]  # the C module has no types
@@ -26,9 +23,9 @@ from ruamel.yaml.events import (
 )
 from ruamel.yaml.reader import ReaderError
 
-from llmgw.catalog.diagnostics import Diagnostic, Related, Spot
-from llmgw.catalog.model import Place
+from llmgw.catalog.diagnostics import Diagnostic, Related
 from llmgw.catalog.scalars import Unclear, plain
+from llmgw.catalog.tree import LINES, Mark, Path, Span, Tree
 
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 32
@@ -36,45 +33,6 @@ MAX_NODES = 20_000
 """In one file; an alias counts as everything that it stands for."""
 MAX_PROBLEMS = 100
 """In one file; what follows the hundredth is seldom news."""
-
-Path = tuple[str | int, ...]
-Span = tuple[int, int, int, int]
-"""Line, column, end line, end column, all from 0, as the parser counts them."""
-Mark = tuple[Span | None, Span]
-"""Where the key is (list items have none), and where the value begins."""
-
-_LINES = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
-
-
-@dataclasses.dataclass(frozen=True)
-class Tree:
-    """What one file says. `parsed` is false where it could not be read to its end."""
-
-    file: str
-    data: bytes
-    value: object = None
-    marks: Mapping[Path, Mark] = dataclasses.field(default_factory=dict)
-    problems: tuple[Diagnostic, ...] = ()
-    parsed: bool = True
-
-    @functools.cached_property
-    def _lines(self) -> list[str]:
-        return _LINES.split(self.data.decode(errors="replace"))
-
-    def spot(self, path: Path = (), *, key: bool = False) -> Spot:
-        """Where `path` was written, or the nearest thing around it that was."""
-        while path and path not in self.marks:
-            path = path[:-1]
-            key = True
-        on_key, on_value = self.marks.get(path, (None, (0, 0, 0, 1)))
-        return self.stretch(on_key if key and on_key else on_value)
-
-    def stretch(self, span: Span) -> Spot:
-        """The source line of `span` and where it lies on it."""
-        first, column, last, end = span
-        line = self._lines[first] if first < len(self._lines) else ""
-        width = (end if last == first else len(line)) - column
-        return Spot(Place(self.file, first + 1, column + 1), max(width, 1), line)
 
 
 class _Refused(Exception):
@@ -127,16 +85,19 @@ class _Builder:
             self._refuse("E108", f"byte {error.start} is not UTF-8", self._byte(error.start))
 
     def _byte(self, position: int) -> Span:
-        lines = _LINES.split(self._source.data[:position].decode(errors="replace"))
+        lines = LINES.split(self._source.data[:position].decode(errors="replace"))
         return (len(lines) - 1, len(lines[-1]), len(lines) - 1, len(lines[-1]) + 1)
 
     def document(self) -> object:
         """The only document, or None with a warning where the file is empty."""
         self._next = CParser(self._source.data).get_event
         self._next()
-        if type(self._next()) is StreamEndEvent:
+        value = None if type(self._next()) is StreamEndEvent else self._only_document()
+        if value is None:
             self._note("W501", "the file is empty", (0, 0, 0, 1), help="remove it, or write a document")
-            return None
+        return value
+
+    def _only_document(self) -> object:
         event = self._next()
         self._marks[()] = (None, _span(event))
         value = self._value(event, (), 1)
@@ -248,7 +209,7 @@ class _Builder:
             related = (Related(self._source.stretch(at), str(error.context)),)
         spot = self._source.stretch(span)
         tab = "\t" in spot.line[: spot.place.column]
-        self._note(
+        self._add(
             "E101",
             f"this is not YAML: {error.problem}",
             span,
@@ -258,12 +219,15 @@ class _Builder:
 
     def note_reader(self, error: ReaderError) -> None:
         said = f"character U+{int(error.character):04X} may not stand in YAML"
-        self._note("E101", said, self._byte(error.position), help="write it as an escape in double quotes")
+        self._add("E101", said, self._byte(error.position), help="write it as an escape in double quotes")
 
     def _note(self, code: str, said: str, span: Span, **more: Any) -> None:
-        self._problems.append(Diagnostic(code, said, self._source.stretch(span), **more))
+        self._add(code, said, span, **more)
         if len(self._problems) >= MAX_PROBLEMS:
             raise _Refused
+
+    def _add(self, code: str, said: str, span: Span, **more: Any) -> None:
+        self._problems.append(Diagnostic(code, said, self._source.stretch(span), **more))
 
     def _refuse(self, code: str, said: str, span: Span, **more: Any) -> NoReturn:
         self._note(code, said, span, **more)

@@ -5,152 +5,25 @@ Called by `reading` with the data of one file and by `schema` for the JSON Schem
 shows. Durations and sizes stay the text that people wrote; `resolve` converts them.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from llmgw.kit import units
-
-NAME = r"^[a-z0-9][a-z0-9._-]{0,62}$"
-_NAME = re.compile(NAME.replace("$", r"\Z"), re.ASCII)
-_SHA256 = re.compile(r"[0-9a-f]{64}\Z", re.ASCII)
-_FLAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z", re.ASCII)
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z", re.ASCII)
-_VERSIONS = re.compile(
-    r"(?:>=|<=|==|!=|>|<)\d+(?:\.\d+)*(?:\s*,\s*(?:>=|<=|==|!=|>|<)\d+(?:\.\d+)*)*\Z", re.ASCII
-)
-
-
-def _name(text: str) -> str:
-    if not _NAME.match(text):
-        raise ValueError(
-            f"cannot use the name {text!r}: lower-case letters, digits, `.`, `_` and `-`, "
-            "a letter or digit first, at most 63"
-        )
-    return text
-
-
-def _given(value: object) -> object:
-    """Refuses `cpu:` without a value: left out and left open are not the same."""
-    if value is None:
-        raise ValueError("cannot use `cpu` without a value: write {cores: 4, memory: 8GiB}")
-    return value
-
-
-def _with_unit(value: object) -> object:
-    """Refuses 20 where 20s is needed, before strictness says that text is needed."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        raise ValueError(f"cannot read {value} without a unit")
-    return value
-
-
-def _duration(text: str) -> str:
-    units.seconds(text)
-    return text
-
-
-def _positive_duration(text: str) -> str:
-    if units.seconds(text) <= 0:
-        raise ValueError(f"cannot use {text!r}: more than 0 is needed")
-    return text
-
-
-def _size(text: str) -> str:
-    if units.size(text) <= 0:
-        raise ValueError(f"cannot use {text!r}: more than 0 is needed")
-    return text
-
-
-def _sha256(text: str) -> str:
-    if not _SHA256.match(text):
-        raise ValueError("cannot read this sha256: 64 lower-case hexadecimal digits are needed")
-    return text
-
-
-def _flag(text: str) -> str:
-    if not _FLAG.match(text):
-        raise ValueError(f"cannot use the flag {text!r}: write its name only, without dashes before it")
-    return text
-
-
-def _argument(value: object) -> "Argument":
-    """The value of a flag: a word, a number, true or false, or a list of words and numbers."""
-    if isinstance(value, list) and value:
-        return tuple(_word(item) for item in value)
-    return value if isinstance(value, bool) else _word(value)
-
-
-def _word(value: object) -> str | int | float:
-    if isinstance(value, str):
-        return _passable(value)
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return value
-    raise ValueError(
-        "cannot pass this to an engine: text, a number, true, false or a list of texts and numbers is "
-        "needed (true for a flag without a value, quoted text for JSON)"
-    )
-
-
-def _passable(text: str) -> str:
-    if "\0" in text:
-        raise ValueError("cannot pass this text: it holds a NUL character")
-    if text.startswith("-") and not _is_number(text):
-        raise ValueError(f"cannot pass {text!r}: an engine would read it as a flag of its own")
-    return text
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _variable(text: str) -> str:
-    if not _VARIABLE.match(text):
-        raise ValueError(f"cannot use the variable {text!r}: letters, digits and `_`, no digit first")
-    return text
-
-
-def _env_value(text: str) -> str:
-    if "\0" in text:
-        raise ValueError("cannot pass this text: it holds a NUL character")
-    return text
-
-
-def _versions(text: str) -> str:
-    if not _VERSIONS.match(text):
-        raise ValueError(f"cannot read {text!r} as versions such as >=0.21 or >=0.21,<0.30")
-    return text
-
-
-Name = Annotated[str, AfterValidator(_name), Field(json_schema_extra={"pattern": NAME})]
-_UNITS = {"pattern": r"^\d+(\.\d+)?\s*(ms|s|m|h|d)$", "examples": ["500ms", "30s", "20m", "2h"]}
-Duration = Annotated[
-    str, BeforeValidator(_with_unit), AfterValidator(_duration), Field(json_schema_extra=_UNITS)
-]
-PositiveDuration = Annotated[
-    str, BeforeValidator(_with_unit), AfterValidator(_positive_duration), Field(json_schema_extra=_UNITS)
-]
-Size = Annotated[
-    str,
-    BeforeValidator(_with_unit),
-    AfterValidator(_size),
-    Field(json_schema_extra={"pattern": r"^\d+(\.\d+)?\s*([KMGT]i?B|B)$", "examples": ["80GiB", "512MiB"]}),
-]
-Flag = Annotated[str, AfterValidator(_flag)]
-Argument = bool | int | float | str | tuple[str | int | float, ...]
-_Argument = Annotated[
+from llmgw.catalog.fields import (
     Argument,
-    PlainValidator(_argument, json_schema_input_type=bool | int | float | str | list[str | int | float]),
-]
-Variable = Annotated[str, AfterValidator(_variable)]
-EnvValue = Annotated[str, AfterValidator(_env_value)]
-Versions = Annotated[str, AfterValidator(_versions), Field(json_schema_extra={"examples": [">=0.21"]})]
-Names = Annotated[tuple[Name, ...], Field(strict=False)]  # strict would refuse the list that YAML gives
+    Duration,
+    EnvValue,
+    Flag,
+    Name,
+    Names,
+    PositiveDuration,
+    Sha256,
+    Size,
+    Variable,
+    Versions,
+    given,
+)
 
 
 class _Document(BaseModel):
@@ -179,11 +52,7 @@ class ModelDocument(_Document):
         "http://… (with `sha256`), or file:///… on the node (never fetched, never removed).",
         json_schema_extra={"pattern": "^(hf|https|http|file)://"},
     )
-    sha256: Annotated[str, AfterValidator(_sha256)] = Field(
-        "",
-        description="The digest of the file that `source` names; needed for http.",
-        json_schema_extra={"pattern": "^[0-9a-f]{64}$"},
-    )
+    sha256: Sha256 = Field("", description="The digest of the file that `source` names; needed for http.")
     profiles: Names = Field(
         min_length=1, description="Profiles in order of preference: the first that fits somewhere is used."
     )
@@ -221,7 +90,7 @@ class _ProfileDocument(_Document):
     )
     nodes: int = Field(1, ge=1, le=1024, description="Machines that one replica spans.")
     gpu: GpuDocument = Field(GpuDocument(), description="Which GPUs will do.")
-    cpu: Annotated[CpuDocument | None, BeforeValidator(_given)] = Field(
+    cpu: Annotated[CpuDocument | None, BeforeValidator(given)] = Field(
         None, description="What one shard books on its node; needed where gpus_per_node is 0."
     )
     max_model_len: int = Field(
@@ -230,7 +99,7 @@ class _ProfileDocument(_Document):
         description="Tokens of context per request, prompt and answer together. 0: what the model has.",
     )
     node_labels: dict[str, str] = Field({}, description="Labels that a node must have, with these values.")
-    args: dict[Flag, _Argument] = Field(
+    args: dict[Flag, Argument] = Field(
         {},
         description="The engine's own flags, without dashes: true for a flag without a value, a list for "
         "several. Flags that llmgw sets itself are refused.",

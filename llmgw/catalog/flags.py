@@ -6,7 +6,7 @@ written: with `_` or `-`, negated, dotted, or as a beginning that the engine wou
 
 import fnmatch
 import functools
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 from llmgw.catalog.engine_facts import FACTS, RESERVED_ENV, SECRET_ENV, EngineFacts
 
@@ -31,20 +31,16 @@ def powerful(flag: str, engine: str) -> str | None:
 
 def _meant(flag: str, names: Collection[str], facts: EngineFacts) -> str | None:
     head = canonical(flag).partition(".")[0]
-    return next(
-        (found for found in map(_named(names, facts), (head, head.removeprefix("no-"))) if found), None
-    )
+    return _completed(head, names, facts) or _completed(head.removeprefix("no-"), names, facts)
 
 
-def _named(names: Collection[str], facts: EngineFacts) -> Callable[[str], str | None]:
-    def find(spelled: str) -> str | None:
-        if spelled in names:
-            return spelled
-        if not facts.abbreviates or spelled in facts.exact:
-            return None
-        return min((name for name in names if name.startswith(spelled)), default=None)
-
-    return find
+def _completed(spelled: str, names: Collection[str], facts: EngineFacts) -> str | None:
+    """The one of `names` that the engine reads in `spelled`."""
+    if spelled in names:
+        return spelled
+    if not facts.abbreviates or spelled in facts.exact:
+        return None
+    return min((name for name in names if name.startswith(spelled)), default=None)
 
 
 @functools.lru_cache(maxsize=4096)

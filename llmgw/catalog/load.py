@@ -11,11 +11,13 @@ import stat
 from collections.abc import Iterator, Mapping, Sequence
 
 from llmgw.catalog import checks
-from llmgw.catalog.builder import MAX_BYTES, Tree, build
+from llmgw.catalog.book import book
+from llmgw.catalog.builder import MAX_BYTES, build
 from llmgw.catalog.diagnostics import Diagnostic, Invalid, Spot, ordered
 from llmgw.catalog.model import Catalog, Place
 from llmgw.catalog.reading import read as read_tree
 from llmgw.catalog.resolve import resolve
+from llmgw.catalog.tree import Tree
 from llmgw.kit.text import safe
 
 MAX_FILES = 50_000
@@ -58,7 +60,7 @@ def check(files: Mapping[str, bytes], before: Sequence[Diagnostic] = ()) -> Chec
         item, problems = read_tree(tree)
         written.append(item)
         found += problems
-    everything = checks.book(written)
+    everything = book(written)
     found += checks.check(everything)
     refused = any(problem.severity == "error" for problem in found)
     return Checked(None if refused else resolve(everything), ordered(found))

@@ -11,10 +11,10 @@ from typing import Any, cast
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from llmgw.catalog.builder import Path, Tree
 from llmgw.catalog.diagnostics import Diagnostic
 from llmgw.catalog.documents import PROFILES, AnyDocument, ModelDocument
 from llmgw.catalog.suggest import closest, did_you_mean
+from llmgw.catalog.tree import Path, Tree
 
 KINDS = ("model", "profile")
 

@@ -10,12 +10,13 @@ import json
 from collections.abc import Iterator, Mapping
 
 from llmgw.catalog.arithmetic import shape
-from llmgw.catalog.builder import Tree
-from llmgw.catalog.checks import Book
+from llmgw.catalog.book import Book
 from llmgw.catalog.documents import AnyProfile, LlamacppDocument, ModelDocument, ScalingDocument, VllmDocument
+from llmgw.catalog.fields import ArgumentValue
 from llmgw.catalog.flags import canonical
 from llmgw.catalog.model import Catalog, Model, Place, Profile, Scaling
 from llmgw.catalog.sources import parse
+from llmgw.catalog.tree import Tree
 from llmgw.kit.units import seconds, size
 
 
@@ -81,15 +82,15 @@ def _with_gpu_fields(common: Profile, document: AnyProfile) -> Profile:
     return common
 
 
-_ArgumentValue = str | int | float | bool | tuple[str, ...]
+Resolved = str | int | float | bool | tuple[str, ...]
 
 
-def _arguments(document: AnyProfile) -> tuple[tuple[str, _ArgumentValue], ...]:
+def _arguments(document: AnyProfile) -> tuple[tuple[str, Resolved], ...]:
     found = ((canonical(flag), _argument(value)) for flag, value in document.args.items())
     return tuple(sorted(found, key=lambda pair: pair[0]))
 
 
-def _argument(value: str | int | float | bool | tuple[str | int | float, ...]) -> _ArgumentValue:
+def _argument(value: ArgumentValue) -> Resolved:
     return tuple(str(item) for item in value) if isinstance(value, tuple) else value
 
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as some
 
 from llmgw.catalog import builder
 from llmgw.catalog.builder import build
+from llmgw.catalog.tree import Path
 
 PROFILE = b"""\
 # a comment
@@ -45,9 +46,7 @@ def test_data_is_plain_python() -> None:
         (("absent",), False, 2, 1, 1),
     ],
 )
-def test_every_part_knows_its_place(
-    path: builder.Path, key: bool, line: int, column: int, width: int
-) -> None:
+def test_every_part_knows_its_place(path: Path, key: bool, line: int, column: int, width: int) -> None:
     """Keys, values and items point at themselves; what was not written at what is around it."""
     spot = build("x.yaml", PROFILE).spot(path, key=key)
 

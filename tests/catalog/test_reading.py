@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from llmgw.catalog.builder import Tree
 from llmgw.catalog.diagnostics import text
 from llmgw.catalog.documents import PROFILES, ModelDocument
 from llmgw.catalog.reading import read
+from llmgw.catalog.tree import Tree
 from tests.catalog.samples import checked
 
 FIELDS = sorted(

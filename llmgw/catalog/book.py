@@ -1,0 +1,68 @@
+"""Every document of a catalog beside the others: who has which name.
+
+Made by `load` of all that `reading` read; `references` and `checks` compare with it, `resolve`
+turns it into the catalog.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+
+from llmgw.catalog.documents import AnyProfile, ModelDocument
+from llmgw.catalog.reading import Written
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Book:
+    """Every document, and who has which name (where two have it, the first by file name).
+
+    `unread` are the files whose names nobody knows: references may point there.
+    """
+
+    written: Sequence[Written]
+    models: Mapping[str, Written]
+    profiles: Mapping[str, Written]
+    aliases: Mapping[str, tuple[Written, int]]
+    unread: Sequence[Written]
+
+    def model_documents(self) -> Iterator[tuple[Written, ModelDocument]]:
+        for item in self.written:
+            if isinstance(item.document, ModelDocument):
+                yield item, item.document
+
+    def profile_documents(self) -> Iterator[tuple[Written, AnyProfile]]:
+        for item in self.written:
+            if item.document is not None and not isinstance(item.document, ModelDocument):
+                yield item, item.document
+
+    def model_called(self, name: str) -> str | None:
+        """The model that a name or an alias stands for."""
+        if name in self.models:
+            return name
+        return self.aliases[name][0].name if name in self.aliases else None
+
+
+def book(written: Sequence[Written]) -> Book:
+    """Index `written`, which is in the order of file names."""
+    models: dict[str, Written] = {}
+    profiles: dict[str, Written] = {}
+    aliases: dict[str, tuple[Written, int]] = {}
+    for item in written:
+        if item.kind and item.name:
+            (models if item.kind == "model" else profiles).setdefault(item.name, item)
+        for index, alias in enumerate(aliases_of(item)):
+            aliases.setdefault(alias, (item, index))
+    unread = [item for item in written if not (item.kind and item.name) and not _empty(item)]
+    return Book(written, models, profiles, aliases, unread)
+
+
+def aliases_of(item: Written) -> Sequence[str]:
+    """The aliases of a model, read even from a document that is wrong elsewhere."""
+    data = item.tree.value
+    if item.kind != "model" or not isinstance(data, dict):
+        return ()
+    found = data.get("aliases")
+    return [alias for alias in found if isinstance(alias, str)] if isinstance(found, list) else ()
+
+
+def _empty(item: Written) -> bool:
+    return item.tree.parsed and item.tree.value is None

@@ -1,0 +1,151 @@
+"""The kinds of text and value that catalog fields hold, each with the sentence that refuses what is none.
+
+Used by `documents` for its fields. A validator gives the text back as it was written.
+"""
+
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator
+
+from llmgw.kit import units
+
+NAME = r"^[a-z0-9][a-z0-9._-]{0,62}$"
+_NAME = re.compile(NAME.replace("$", r"\Z"), re.ASCII)
+_SHA256 = re.compile(r"[0-9a-f]{64}\Z", re.ASCII)
+_FLAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z", re.ASCII)
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z", re.ASCII)
+_VERSIONS = re.compile(
+    r"(?:>=|<=|==|!=|>|<)\d+(?:\.\d+)*(?:\s*,\s*(?:>=|<=|==|!=|>|<)\d+(?:\.\d+)*)*\Z", re.ASCII
+)
+
+
+def _name(text: str) -> str:
+    if not _NAME.match(text):
+        raise ValueError(
+            f"cannot use the name {text!r}: lower-case letters, digits, `.`, `_` and `-`, "
+            "a letter or digit first, at most 63"
+        )
+    return text
+
+
+def _with_unit(value: object) -> object:
+    """Refuses 20 where 20s is needed, before strictness says that text is needed."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        raise ValueError(f"cannot read {value} without a unit")
+    return value
+
+
+def _duration(text: str) -> str:
+    units.seconds(text)
+    return text
+
+
+def _positive_duration(text: str) -> str:
+    if units.seconds(text) <= 0:
+        raise ValueError(f"cannot use {text!r}: more than 0 is needed")
+    return text
+
+
+def _size(text: str) -> str:
+    if units.size(text) <= 0:
+        raise ValueError(f"cannot use {text!r}: more than 0 is needed")
+    return text
+
+
+def _sha256(text: str) -> str:
+    if not _SHA256.match(text):
+        raise ValueError("cannot read this sha256: 64 lower-case hexadecimal digits are needed")
+    return text
+
+
+def _flag(text: str) -> str:
+    if not _FLAG.match(text):
+        raise ValueError(f"cannot use the flag {text!r}: write its name only, without dashes before it")
+    return text
+
+
+def _argument(value: object) -> "ArgumentValue":
+    """The value of a flag: a word, a number, true or false, or a list of words and numbers."""
+    if isinstance(value, list) and value:
+        return tuple(_word(item) for item in value)
+    return value if isinstance(value, bool) else _word(value)
+
+
+def _word(value: object) -> str | int | float:
+    if isinstance(value, str):
+        return _passable(value)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return value
+    raise ValueError(
+        "cannot pass this to an engine: text, a number, true, false or a list of texts and numbers is "
+        "needed (true for a flag without a value, quoted text for JSON)"
+    )
+
+
+def _passable(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("cannot pass this text: it holds a NUL character")
+    if text.startswith("-") and not _is_number(text):
+        raise ValueError(f"cannot pass {text!r}: an engine would read it as a flag of its own")
+    return text
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _variable(text: str) -> str:
+    if not _VARIABLE.match(text):
+        raise ValueError(f"cannot use the variable {text!r}: letters, digits and `_`, no digit first")
+    return text
+
+
+def _env_value(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("cannot pass this text: it holds a NUL character")
+    return text
+
+
+def _versions(text: str) -> str:
+    if not _VERSIONS.match(text):
+        raise ValueError(f"cannot read {text!r} as versions such as >=0.21 or >=0.21,<0.30")
+    return text
+
+
+Name = Annotated[str, AfterValidator(_name), Field(json_schema_extra={"pattern": NAME})]
+_UNITS = {"pattern": r"^\d+(\.\d+)?\s*(ms|s|m|h|d)$", "examples": ["500ms", "30s", "20m", "2h"]}
+Sha256 = Annotated[str, AfterValidator(_sha256), Field(json_schema_extra={"pattern": "^[0-9a-f]{64}$"})]
+Duration = Annotated[
+    str, BeforeValidator(_with_unit), AfterValidator(_duration), Field(json_schema_extra=_UNITS)
+]
+PositiveDuration = Annotated[
+    str, BeforeValidator(_with_unit), AfterValidator(_positive_duration), Field(json_schema_extra=_UNITS)
+]
+Size = Annotated[
+    str,
+    BeforeValidator(_with_unit),
+    AfterValidator(_size),
+    Field(json_schema_extra={"pattern": r"^\d+(\.\d+)?\s*([KMGT]i?B|B)$", "examples": ["80GiB", "512MiB"]}),
+]
+Flag = Annotated[str, AfterValidator(_flag)]
+ArgumentValue = bool | int | float | str | tuple[str | int | float, ...]
+Argument = Annotated[
+    ArgumentValue,
+    PlainValidator(_argument, json_schema_input_type=bool | int | float | str | list[str | int | float]),
+]
+Variable = Annotated[str, AfterValidator(_variable)]
+EnvValue = Annotated[str, AfterValidator(_env_value)]
+Versions = Annotated[str, AfterValidator(_versions), Field(json_schema_extra={"examples": [">=0.21"]})]
+Names = Annotated[tuple[Name, ...], Field(strict=False)]  # strict would refuse the list that YAML gives
+
+
+def given(value: object) -> object:
+    """Before a field that may be left out: left open (`cpu:`) is not left out."""
+    if value is None:
+        raise ValueError("cannot use this without a value: leave the field out, or write one")
+    return value

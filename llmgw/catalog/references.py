@@ -1,0 +1,123 @@
+"""Names that documents give each other: unknown, given twice, or leading in a ring (E301-E306, W503).
+
+Called by `checks` with the whole book.
+"""
+
+from collections.abc import Iterator
+
+from llmgw.catalog.book import Book, aliases_of
+from llmgw.catalog.diagnostics import Diagnostic, Related
+from llmgw.catalog.documents import ModelDocument
+from llmgw.catalog.reading import Written
+from llmgw.catalog.suggest import did_you_mean
+from llmgw.kit.text import count
+
+MAX_SUGGESTIONS = 30
+"""Unknown names per load that are compared with all known ones: the work is their product."""
+
+
+def unknown_names(everything: Book) -> Iterator[Diagnostic]:
+    """E301, E302: profiles and fallbacks that nobody has. W503 where the file that may have them is broken."""
+    unknown = list(_unknown_names(everything))
+    if everything.unread and unknown:
+        said = f"{count(len(unknown), 'reference')} not checked: the names in this file could not be read"
+        yield everything.unread[0].problem("W503", said, help="mend this file first")
+        return
+    targets = {"profiles": list(everything.profiles), "fallbacks": [*everything.models, *everything.aliases]}
+    for number, (item, field, index, name) in enumerate(unknown):
+        hint = did_you_mean(name, targets[field]) if number < MAX_SUGGESTIONS else ""
+        code, noun = ("E301", "profile") if field == "profiles" else ("E302", "model or alias")
+        yield item.problem(code, f"no {noun} is called `{name}`", field, index, help=hint)
+
+
+def _unknown_names(everything: Book) -> Iterator[tuple[Written, str, int, str]]:
+    for item, model in everything.model_documents():
+        for index, name in enumerate(model.profiles):
+            if name not in everything.profiles:
+                yield item, "profiles", index, name
+        for index, name in enumerate(model.fallbacks):
+            if everything.model_called(name) is None:
+                yield item, "fallbacks", index, name
+
+
+def name_twice(everything: Book) -> Iterator[Diagnostic]:
+    """E303: two models or two profiles of one name."""
+    for item in everything.written:
+        owners = everything.models if item.kind == "model" else everything.profiles
+        first = owners.get(item.name)
+        if item.kind and first is not None and first is not item:
+            earlier = Related(first.tree.spot(("name",)), "first here")
+            said = f"two {item.kind}s are called `{item.name}`"
+            yield item.problem("E303", said, "name", help="rename one of them", related=(earlier,))
+
+
+def alias_twice(everything: Book) -> Iterator[Diagnostic]:
+    """E304: an alias that is another alias or a model's name."""
+    for item in everything.written:
+        for index, alias in enumerate(aliases_of(item)):
+            owner, at = everything.aliases[alias]
+            if alias in everything.models:
+                model = everything.models[alias]
+                yield _clash(item, index, f"alias `{alias}` is the name of a model", model, ("name",))
+            elif owner is not item:
+                yield _clash(item, index, f"two models have the alias `{alias}`", owner, ("aliases", at))
+
+
+def _clash(item: Written, index: int, said: str, owner: Written, path: tuple[str | int, ...]) -> Diagnostic:
+    earlier = Related(owner.tree.spot(path), "here too")
+    return item.problem("E304", said, "aliases", index, help="give it to one of them", related=(earlier,))
+
+
+def listed_twice(everything: Book) -> Iterator[Diagnostic]:
+    """E305: a name that stands twice in one list."""
+    for item, model in everything.model_documents():
+        for field in ("profiles", "aliases", "fallbacks"):
+            names: tuple[str, ...] = getattr(model, field)
+            if len(set(names)) == len(names):
+                continue
+            for index, name in enumerate(names):
+                if name in names[:index]:
+                    yield item.problem(
+                        "E305", f"`{name}` stands twice in `{field}`", field, index, help="remove one"
+                    )
+
+
+def fallback_ring(everything: Book) -> Iterator[Diagnostic]:
+    """E306: fallbacks that lead back to where they began, through aliases too."""
+    done: set[str] = set()
+    for start in everything.models:
+        if start not in done:
+            yield from _rings_from(start, everything, done)
+
+
+def _rings_from(start: str, everything: Book, done: set[str]) -> Iterator[Diagnostic]:
+    """Depth first without recursion; each edge back to the path under way closes one ring."""
+    path: dict[str, Iterator[tuple[int, str]]] = {start: _fallbacks(start, everything)}
+    while path:
+        last = next(reversed(path))
+        step = next(path[last], None)
+        if step is None:
+            done.add(last)
+            del path[last]
+        elif step[1] in path:
+            names = list(path)
+            yield _ring(names[names.index(step[1]) :], step[0], everything)
+        elif step[1] not in done:
+            path[step[1]] = _fallbacks(step[1], everything)
+
+
+def _fallbacks(name: str, everything: Book) -> Iterator[tuple[int, str]]:
+    document = everything.models[name].document
+    if isinstance(document, ModelDocument):
+        for index, fallback in enumerate(document.fallbacks):
+            target = everything.model_called(fallback)
+            if target in everything.models:
+                yield index, str(target)
+
+
+def _ring(ring: list[str], index: int, everything: Book) -> Diagnostic:
+    shown = ring if len(ring) <= 8 else [*ring[:7], f"… {len(ring) - 7} more"]
+    said = f"fallbacks go round in a ring: {' → '.join([*shown, ring[0]])}"
+    return everything.models[ring[-1]].problem(
+        "E306", said, "fallbacks", index, help="remove one of these fallbacks"
+    )
