@@ -1,0 +1,323 @@
+"""Removal on proof: what was listed, is ours, unchanged and idle goes; everything else stays and says why."""
+
+import asyncio
+import collections
+import contextlib
+import dataclasses
+import fcntl
+import mmap
+import os
+import pathlib
+import random
+import shutil
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from llmgw.agent import collect
+from llmgw.agent.cache import Cache
+from llmgw.agent.collect import Outcome, collect_entry
+from llmgw.catalog.sources import cache_name, parse
+from llmgw.fleet.node import CachedWeights
+from tests.agent.entries import make_entry, make_partial
+from tests.agent.fetching import noise, pinned, store, until
+from tests.support.weights_server import Answer, WeightsServer
+
+SOURCE = parse("hf://org/model@main")
+FILES = {"a.gguf": b"x" * 1000, "sub/b.json": b"{}"}
+
+
+def _listed(root: pathlib.Path) -> tuple[Cache, CachedWeights]:
+    cache = Cache(root)
+    (entry,) = cache.list_entries()
+    return cache, entry
+
+
+def _refused(outcome: Outcome, said: str) -> None:
+    assert not outcome.removed
+    assert said in outcome.said
+    assert outcome.freed == 0
+
+
+@pytest.mark.parametrize("make", [make_entry, make_partial])
+def test_an_idle_entry_of_ours_goes(
+    make: Callable[[pathlib.Path, object, object], pathlib.Path], tmp_path: pathlib.Path
+) -> None:
+    """Everything that llmgw wrote for the source goes, nothing beside it, and the bytes are counted."""
+    make(tmp_path, SOURCE, FILES)
+    (tmp_path / "notes.txt").write_text("mine")
+    cache, entry = _listed(tmp_path)
+    outcome = collect_entry(cache, entry)
+    assert outcome.removed
+    assert outcome.freed == entry.size
+    assert [child.name for child in tmp_path.iterdir()] == ["notes.txt"]
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "../x", "/etc", "notes.txt", "A" * 64, "0" * 63, "0" * 65, "0" * 64 + "/..", "0" * 64 + "\n", "0" * 64 + ".partial", ".trash-" + "0" * 64]
+)  # fmt: skip
+def test_a_name_that_is_none_of_ours_is_refused(name: str, tmp_path: pathlib.Path) -> None:
+    """Only 64 hexadecimal digits name an entry; nothing else is even looked for."""
+    make_entry(tmp_path, SOURCE, FILES)
+    (tmp_path / "notes.txt").write_text("mine")
+    cache, entry = _listed(tmp_path)
+    _refused(collect_entry(cache, dataclasses.replace(entry, cache_name=name)), "none that llmgw gives")
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize("change", [{"size": 1}, {"modified": 1.0}])
+def test_an_entry_that_differs_from_its_listing_is_refused(
+    change: dict[str, float], tmp_path: pathlib.Path
+) -> None:
+    """Exactly what was shown is removed, by size and time."""
+    make_entry(tmp_path, SOURCE, FILES)
+    cache, entry = _listed(tmp_path)
+    _refused(collect_entry(cache, dataclasses.replace(entry, **change)), "changed since it was listed")  # type: ignore[arg-type]
+
+
+def test_an_entry_that_is_gone_is_refused(tmp_path: pathlib.Path) -> None:
+    """The second of two collects finds nothing and says so."""
+    make_entry(tmp_path, SOURCE, FILES)
+    cache, entry = _listed(tmp_path)
+    assert collect_entry(cache, entry).removed
+    _refused(collect_entry(cache, entry), "not here any more")
+
+
+def _hardlink(entry: pathlib.Path) -> None:
+    os.link(entry / "files" / "a.gguf", entry.parent / "wanted-elsewhere")
+
+
+def _foreign_file(entry: pathlib.Path) -> None:
+    (entry / "files" / "mine.txt").write_bytes(b"")
+
+
+def _foreign_link(entry: pathlib.Path) -> None:
+    (entry / "files" / "mine.gguf").symlink_to("/etc/passwd")
+
+
+def _file_made_link(entry: pathlib.Path) -> None:
+    (entry / "files" / "sub" / "b.json").unlink()
+    (entry / "files" / "sub" / "b.json").symlink_to("a.gguf")
+
+
+def _other_source(entry: pathlib.Path) -> None:
+    text = (entry / "manifest.json").read_text()
+    (entry / "manifest.json").write_text(text.replace("org/model", "org/other"))
+
+
+def _no_manifest(entry: pathlib.Path) -> None:
+    (entry / "manifest.json").unlink()
+
+
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [
+        (_hardlink, "2 hard links"),
+        (_foreign_file, "which llmgw did not fetch"),
+        (_foreign_link, "which llmgw did not fetch"),
+        (_file_made_link, "no regular file"),
+        (_other_source, "does not say of itself"),
+        (_no_manifest, "does not say of itself"),
+    ],
+)
+def test_what_is_not_only_ours_stays(
+    harm: Callable[[pathlib.Path], None], said: str, tmp_path: pathlib.Path
+) -> None:
+    """Links, strangers' files and a manifest that does not fit keep the whole entry."""
+    path = make_entry(tmp_path, SOURCE, FILES)
+    harm(path)
+    cache = Cache(tmp_path)
+    with contextlib.ExitStack() as opened:
+        fd = opened.enter_context(collect.confine.opened_below(cache.fd, path.name))
+        size, modified = collect._measure(collect.confine.walk(fd))
+    before = sorted(str(each) for each in tmp_path.rglob("*"))
+    _refused(collect_entry(cache, CachedWeights(path.name, "", size, modified)), said)
+    assert sorted(str(each) for each in tmp_path.rglob("*")) == before
+
+
+def test_a_link_in_the_place_of_an_entry_is_refused(tmp_path: pathlib.Path) -> None:
+    """An operator's link to a directory that looks right is not followed."""
+    real = make_entry(tmp_path / "real", SOURCE, FILES)
+    _, entry = _listed(tmp_path / "real")
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / real.name).symlink_to(real)
+    _refused(collect_entry(Cache(tmp_path / "cache"), entry), "no directory of ours")
+    assert (real / "files" / "a.gguf").exists()
+
+
+def test_an_open_file_keeps_its_entry(tmp_path: pathlib.Path) -> None:
+    """Open or mapped by any process: refused with its pid; closed: removed."""
+    path = make_entry(tmp_path, SOURCE, FILES)
+    cache, entry = _listed(tmp_path)
+    with (path / "files" / "a.gguf").open("rb") as file:
+        _refused(collect_entry(cache, entry), f"open by pid {os.getpid()} (")
+        mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+    _refused(collect_entry(cache, entry), f"open by pid {os.getpid()} (")
+    mapped.close()
+    assert collect_entry(cache, entry).removed
+
+
+def test_a_file_opened_at_the_last_moment_keeps_its_entry(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who opens between the check and the rename is seen after it, and the entry is put back."""
+    path = make_entry(tmp_path, SOURCE, FILES)
+    cache, entry = _listed(tmp_path)
+    rename, opened = collect.confine.rename_new, []
+
+    def open_then_rename(root: int, old: str, new: str) -> None:
+        if not opened:
+            opened.append((path / "files" / "a.gguf").open("rb"))
+        rename(root, old, new)
+
+    monkeypatch.setattr("llmgw.agent.confine.rename_new", open_then_rename)
+    _refused(collect_entry(cache, entry), "open by pid")
+    assert opened
+    opened[0].close()
+    assert cache.list_entries() == (entry,)
+
+
+def test_a_partial_that_another_process_fetches_is_refused(tmp_path: pathlib.Path) -> None:
+    """The lock of a running fetch, in whatever process, keeps its partial."""
+    path = make_partial(tmp_path, SOURCE, FILES)
+    cache, entry = _listed(tmp_path)
+    fd = os.open(path, os.O_RDONLY)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    _refused(collect_entry(cache, entry), "another process is fetching it")
+    os.close(fd)
+    assert collect_entry(cache, entry).removed
+
+
+def test_a_cache_in_another_place_is_not_collected(tmp_path: pathlib.Path) -> None:
+    """Nothing is removed from a directory that the cache's path no longer leads to."""
+    make_entry(tmp_path / "cache", SOURCE, FILES)
+    cache, entry = _listed(tmp_path / "cache")
+    (tmp_path / "cache").rename(tmp_path / "away")
+    _refused(collect_entry(cache, entry), "no longer the directory")
+
+
+class _Attacker(threading.Thread):
+    """Swaps directories for links to others, as fast as it can, except while somebody holds `pause`."""
+
+    def __init__(self, targets: Sequence[tuple[pathlib.Path, pathlib.Path]], spare: pathlib.Path) -> None:
+        super().__init__()
+        self._targets = targets
+        self._spare = spare
+        self.pause = threading.Lock()
+        self.over = threading.Event()
+        self.swaps = 0
+
+    def run(self) -> None:
+        chance = random.Random(7)
+        while not self.over.is_set():
+            with self.pause:
+                self._swap(*chance.choice(self._targets))
+            time.sleep(chance.choice((0.0, 0.0, 0.0002)))
+
+    def _swap(self, target: pathlib.Path, outside: pathlib.Path) -> None:
+        try:
+            target.rename(self._spare)
+        except OSError:
+            return
+        with contextlib.suppress(OSError):
+            target.symlink_to(outside)
+            self.swaps += 1
+            time.sleep(0)
+            target.unlink()
+        with contextlib.suppress(OSError):
+            self._spare.rename(target)
+        shutil.rmtree(self._spare, ignore_errors=True)
+
+
+def test_a_swapping_attacker_gets_nothing_outside_removed(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Entries and their directories turn into links while they are removed: the victim loses no file."""
+    # Looking through /proc is most of a removal's time, and none of what is attacked here.
+    monkeypatch.setattr("llmgw.agent.collect.holder", lambda *_: "")
+    home = make_entry(tmp_path / "victim", SOURCE, FILES)
+    template = make_entry(tmp_path / "template", SOURCE, FILES)
+    cache = Cache(tmp_path / "cache")
+    entry = cache.root / cache_name(SOURCE)
+    below = ((entry / each, home / each) for each in ("files", "files/sub"))
+    attacker = _Attacker(((entry, home), *below), tmp_path / "spare")
+    before = {str(each): each.stat().st_ino for each in home.rglob("*")}
+    outcomes: collections.Counter[bool] = collections.Counter()
+    attacker.start()
+    try:
+        for _ in range(400):
+            with attacker.pause:
+                shutil.rmtree(cache.root)
+                cache.root.mkdir()
+                cache.close()
+                cache = Cache(cache.root)
+                shutil.copytree(template, entry)
+                (listed,) = cache.list_entries()
+            outcomes[collect_entry(cache, listed).removed] += 1
+    finally:
+        attacker.over.set()
+        attacker.join()
+    assert attacker.swaps > 100, "the attack took place"
+    assert min(outcomes[True], outcomes[False]) > 10, "it met removals in the middle, and lost some"
+    assert {str(each): each.stat().st_ino for each in home.rglob("*")} == before
+
+
+def test_a_stale_revision_removes_nothing(tmp_path: pathlib.Path) -> None:
+    """A listing of an older catalog than the node has seen is refused entry by entry."""
+
+    async def story() -> None:
+        async with store(tmp_path) as held:
+            entries = held.weights.entries()
+            assert len(entries) == 2
+            for outcome in await held.weights.collect(entries, 4, 5, ()):
+                _refused(outcome, "catalog revision 4, this node has seen 5")
+            outcomes = await held.weights.collect(entries, 5, 5, (entries[0].cache_name,))
+            _refused(outcomes[0], "a shard of this node needs it")
+            assert outcomes[1].removed
+
+    make_entry(tmp_path, SOURCE, FILES)
+    make_entry(tmp_path, parse("hf://org/other@main"), FILES)
+    asyncio.run(story())
+
+
+def test_what_is_being_fetched_is_not_collected(tmp_path: pathlib.Path) -> None:
+    """A download under way keeps its partial, which the next listing shows no more."""
+    body = noise(300_000)
+
+    async def story(server: WeightsServer) -> None:
+        async with store(tmp_path) as held:
+            caller = asyncio.create_task(held.weights.ensure(pinned(server.url("/m.gguf"), body)))
+            await until(lambda: server.sent, "the download")
+            (entry,) = held.weights.entries()
+            _refused((await held.weights.collect((entry,), 1, 1, ()))[0], "it is being fetched")
+            assert (await caller).read_bytes() == body
+
+    with WeightsServer({"/m.gguf": body}) as server:
+        server.behave("/m.gguf", Answer(pace=0.03))
+        asyncio.run(story(server))
+
+
+def test_a_shard_that_comes_during_a_collect_has_its_weights(tmp_path: pathlib.Path) -> None:
+    """Whoever is told that the weights are here finds them: removed before, or kept."""
+    body = noise(1000)
+
+    async def story(server: WeightsServer) -> None:
+        async with store(tmp_path) as held:
+            sources = [pinned(server.url(f"/{i}.gguf"), body) for i in range(6)]
+            for source in sources:
+                await held.weights.ensure(source)
+            entries = sorted(
+                held.weights.entries(), key=lambda e: [cache_name(s) for s in sources].index(e.cache_name)
+            )
+            collecting = asyncio.create_task(held.weights.collect(entries, 1, 1, ()))
+            await until(lambda: len(held.names()) < 6, "the first removal")
+            paths = await asyncio.gather(*(held.weights.ensure(source) for source in sources))
+            outcomes = await collecting
+            assert all(path.read_bytes() == body for path in paths)
+            assert outcomes[0].removed
+            _refused(outcomes[-1], "a shard of this node needs it")
+
+    with WeightsServer({f"/{i}.gguf": body for i in range(6)}) as server:
+        asyncio.run(story(server))
