@@ -62,7 +62,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self.peer = peer_of(transport)
-        tune(transport, self._limits)
+        _tune(transport, self._limits)
         self._h2.initiate_connection()
         extra = self._limits.window * self._limits.channels - 65_535
         self._h2.increment_flow_control_window(extra)
@@ -338,7 +338,7 @@ def finish_writing(transport: asyncio.Transport) -> None:
         transport.abort()
 
 
-def tune(transport: asyncio.BaseTransport, limits: Limits) -> None:
+def _tune(transport: asyncio.BaseTransport, limits: Limits) -> None:
     """No delay for small messages; give up on a path that acknowledges nothing before we call it dead."""
     sock = transport.get_extra_info("socket")
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
