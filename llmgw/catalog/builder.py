@@ -161,14 +161,11 @@ class _Builder:
         while type(event := self._next()) is not MappingEndEvent:
             key = self._key(event, path, depth)
             inner = (*path, key)
-            first = self._marks.get(inner)
+            if key in found:
+                self._note_twice(key, event, self._marks[inner])
             value_event = self._next()
             self._marks[inner] = (_span(event), _span(value_event))
-            value = self._value(value_event, inner, depth + 1)
-            if key in found and first is not None:
-                self._note_twice(key, event, first)
-            else:
-                found[key] = value
+            found[key] = self._value(value_event, inner, depth + 1)
         return found
 
     def _note_twice(self, key: str, event: Any, first: Mark) -> None:
