@@ -1,93 +1,87 @@
-"""`llmgw gateway`: the front door of the fleet."""
+"""`llmgw gateway`: the front door. OpenAI clients talk to it; it talks to the ready replicas."""
 
 import asyncio
-import logging
-import os
+import gc
 import pathlib
+import sys
 from collections.abc import Callable
 
 import click
 
-
-class Address(click.ParamType[tuple[str, int]]):
-    """HOST:PORT; an IPv6 host stands in brackets."""
-
-    name = "host:port"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, int]:
-        if isinstance(value, tuple):
-            return value
-        host, _, port = str(value).rpartition(":")
-        if not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
-            self.fail(f"cannot read {value!r} as HOST:PORT, such as 127.0.0.1:8000", param, ctx)
-        return host.removeprefix("[").removesuffix("]"), int(port)
-
-
-def _state_dir() -> pathlib.Path:
-    base = os.environ.get("XDG_STATE_HOME") or pathlib.Path.home() / ".local" / "state"
-    return pathlib.Path(base) / "llmgw" / "gateway"
+from llmgw.cli.processes import Address, Duration, log_to_stderr, state_dir
+from llmgw.gateway.serve import Bound, Settings, own_name, run
 
 
 @click.command()
-@click.option("--listen", type=Address(), default="127.0.0.1:8000", show_default=True, envvar="LLMGW_LISTEN")
 @click.option(
-    "--control", type=Address(), default="127.0.0.1:7600", show_default=True, envvar="LLMGW_CONTROL"
+    "--listen", type=Address(), default="127.0.0.1:8000", show_default=True, help="For OpenAI clients."
 )
 @click.option(
-    "--state-dir",
-    type=click.Path(file_okay=False, path_type=pathlib.Path),
-    default=_state_dir,
-    show_default="$XDG_STATE_HOME/llmgw/gateway",
-    help="Where the newest routing table is kept.",
+    "--control", type=Address(), default="127.0.0.1:7600", show_default=True, help="The control plane."
+)
+@click.option(
+    "--state-dir", "given", type=click.Path(path_type=pathlib.Path), help="The newest routing table."
 )
 @click.option(
     "--metrics", type=Address(), default="127.0.0.1:9602", show_default=True, help="For Prometheus."
 )
-@click.option("--name", default="", help="Its name for the control plane.  [default: host name and pid]")
+@click.option("--name", help="Its name for the control plane, which no other may have.  [default: HOST-PID]")
 @click.option(
-    "--reuse-port", is_flag=True, help="Let several gateways share the port: one a core, or a restart."
+    "--drain",
+    type=Duration(),
+    default="120s",
+    show_default=True,
+    help="How long a stop waits for what is under way.",
+)
+@click.option(
+    "--reuse-port", is_flag=True, help="Share the port with other gateways: one a core, or old and new."
+)
+@click.option(
+    "--access-log/--no-access-log", default=True, show_default=True, help="One line a request on stderr."
 )
 def command(
     listen: tuple[str, int],
     control: tuple[str, int],
-    state_dir: pathlib.Path,
+    given: pathlib.Path | None,
     metrics: tuple[str, int],
-    name: str,
+    name: str | None,
+    drain: float,
     reuse_port: bool,
+    access_log: bool,
 ) -> None:
-    """Answer OpenAI clients from the ready replicas of the fleet.
+    """Answer OpenAI clients from the ready replicas, in the foreground, until SIGTERM or Ctrl-C.
 
-    The control plane says where each model runs; while it is away, its last word holds. SIGTERM
-    lets what is under way end, and answers what is new with 503.
+    The control plane says where each model runs; while it is away, its last word holds. A stop lets
+    what is under way end and answers what is new with 503; a second Ctrl-C does not wait.
     """
-    from llmgw.gateway import serve  # noqa: PLC0415 - so that --help does not load the data plane
-
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    settings = serve.Settings(
+    log_to_stderr()
+    settings = Settings(
+        state_dir=state_dir(given, "gateway"),
         host=listen[0],
         port=listen[1],
         control_host=control[0],
         control_port=control[1],
-        state_dir=state_dir,
         metrics_host=metrics[0],
         metrics_port=metrics[1],
+        name=name or own_name(),
         reuse_port=reuse_port,
-        name=name or serve.own_name(),
+        drain=drain,
+        access=sys.stderr.write if access_log else None,
     )
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(serve.run(settings, ready=_said))
+        runner.run(run(settings, ready=_ready))
 
 
-def _said(bound: object) -> None:
-    click.echo(f"listening: {bound}", err=True)
+def _ready(bound: Bound) -> None:
+    click.echo(f"listening on port {bound.port}, metrics on port {bound.metrics_port}", err=True)
+    gc.collect()
+    gc.freeze()  # what was built to stay is not looked at again: collections are not felt in the tail
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     """uvloop where it is installed: a fifth less CPU a request."""
     try:
-        import uvloop  # noqa: PLC0415
+        import uvloop  # noqa: PLC0415 - a choice of the moment
     except ImportError:
         return asyncio.new_event_loop
     return uvloop.new_event_loop

@@ -137,12 +137,11 @@ class Exchange:
     def _upstream_request(self, endpoint: Endpoint) -> bytes:
         body = self._order.body.asking(endpoint.model)
         return (
-            b"POST %b HTTP/1.1\r\nhost: %b:%d\r\ncontent-type: application/json\r\naccept: %b\r\n"
+            b"POST %b HTTP/1.1\r\nhost: %b\r\ncontent-type: application/json\r\naccept: %b\r\n"
             b"x-request-id: %b\r\ncontent-length: %d\r\n\r\n%b"
             % (
                 self._order.path.encode(),
-                endpoint.address.encode(),
-                endpoint.port,
+                _host(endpoint),
                 self._order.accept,
                 self._id,
                 len(body),
@@ -349,6 +348,11 @@ class Exchange:
             replica=attempt.endpoint.replica if attempt else "-",
             end=end,
         )
+
+
+def _host(endpoint: Endpoint) -> bytes:
+    address = f"[{endpoint.address}]" if ":" in endpoint.address else endpoint.address
+    return f"{address}:{endpoint.port}".encode()
 
 
 def _seconds(value: bytes | None) -> float:

@@ -75,6 +75,7 @@ class Connection(asyncio.Protocol):
         self._request_keep = True
         self._serving = False
         self._closing = False
+        self._ahead = False
         self._stalled_at = NEVER
         self._deadline = front.desk.clock.now() + front.limits.head_within
 
@@ -106,8 +107,9 @@ class Connection(asyncio.Protocol):
         self._serve()
         if self._receiver.stage != before:
             self._expect()
-        if self._waiting:
-            self._transport.pause_reading()  # it asks ahead of its answers
+        if self._waiting and not self._ahead:
+            self._ahead = True  # it asks before it is answered: hear no more of it until it is
+            self._transport.pause_reading()
 
     def _serve(self) -> None:
         """Serve what waits, one after the other, until one is under way."""
@@ -131,6 +133,8 @@ class Connection(asyncio.Protocol):
         order = admit(received.method, received.target, received.headers, received.body, table)
         if isinstance(order, Forward):
             self._exchange = Exchange(self._front.desk, self, order, self._front.next_id())
+            if self._stalled_at != NEVER:
+                self._exchange.pause()
             self._exchange.start()
         else:
             self._answer(received, order)
@@ -162,8 +166,13 @@ class Connection(asyncio.Protocol):
         self._waiting.clear()
         if self._transport.can_write_eof() and not self._transport.is_closing():
             self._transport.write_eof()
-        self._transport.resume_reading()
+        self._hear()
         self._deadline = self._front.desk.clock.now() + seconds
+
+    def _hear(self) -> None:
+        self._ahead = False
+        if not self._transport.is_closing():
+            self._transport.resume_reading()
 
     def _expect(self) -> None:
         """Set the deadline of what the client owes now; it owes nothing while a request is under way."""
@@ -210,8 +219,8 @@ class Connection(asyncio.Protocol):
         self._expect()
         if self._waiting:
             self._serve()
-        else:
-            self._transport.resume_reading()
+        elif self._ahead:
+            self._hear()
 
     # --- called by the front --------------------------------------------------------------------
 

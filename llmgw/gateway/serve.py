@@ -10,7 +10,6 @@ import os
 import pathlib
 import signal
 import socket
-import sys
 from collections.abc import Callable, Collection, Iterator
 
 from llmgw.errors import Failed
@@ -50,7 +49,7 @@ class Settings:
 
     `name` must be this process's own: the control plane counts acknowledgements by it. `drain` is
     how long a stop waits for what is under way, `sweep` how often deadlines are looked at. `access`
-    takes the lines of the access log; None = stderr.
+    takes the lines of the access log; None = nobody wants them.
     """
 
     state_dir: pathlib.Path
@@ -112,7 +111,7 @@ class Gateway:
         self._pool = Pool(settings.reach)
         self._metrics = Metrics()
         self._endpoints = Endpoints(settings.policy, chance, news=news.set, adopted=self._adopted)
-        self._access = AccessLog(settings.access or sys.stderr.write)
+        self._access = AccessLog(settings.access or _unwanted)
         desk = Desk(self._endpoints, self._pool, self.tasks, self._clock, self._metrics, self._access)
         self._front = Front(desk, settings.limits, os.urandom(4).hex())
         self._store = RouteStore(settings.state_dir)
@@ -227,6 +226,10 @@ class Gateway:
         self._pool.close()
         await self.tasks.close()
         self._access.flush()
+
+
+def _unwanted(text: str) -> None:
+    del text
 
 
 def _port(server: asyncio.Server) -> int:

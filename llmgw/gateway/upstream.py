@@ -77,7 +77,7 @@ class EngineConnection(asyncio.Protocol):
         self._hearer = None
         if (
             not self._keep
-            or self._transport.is_closing()
+            or not self.open
             or self._transport.get_write_buffer_size()  # it answered before it had read the request
         ):
             self._transport.abort()
@@ -94,11 +94,18 @@ class EngineConnection(asyncio.Protocol):
 
     def pause(self) -> None:
         """Read nothing more: the client does not keep up."""
-        self._transport.pause_reading()
+        if self.open:
+            self._transport.pause_reading()
 
     def resume(self) -> None:
         """Read again."""
-        self._transport.resume_reading()
+        if self.open:
+            self._transport.resume_reading()
+
+    @property
+    def open(self) -> bool:
+        """Whether the engine has not closed it, as far as we have heard."""
+        return not self._transport.is_closing()
 
     # --- called by the event loop ---------------------------------------------------------------
 
@@ -175,7 +182,7 @@ class Pool:
             return None
         connection = kept.pop()
         fresh = now - connection.idle_since < self.reach.kept
-        if fresh and connection.endpoint == endpoint:
+        if fresh and connection.open and connection.endpoint == endpoint:
             return connection
         connection.abort()
         self.retire(endpoint.replica)
@@ -191,8 +198,10 @@ class Pool:
                 )
         except TimeoutError:
             raise NotReached(f"no connection within {self.reach.connect:g} s") from None
-        except (OSError, UnicodeError) as error:
+        except (OSError, ValueError, OverflowError) as error:  # the last two: of an address that is none
             raise NotReached(_why(error)) from error
+        if not connection.open:
+            raise NotReached("the engine closed the connection")
         return connection
 
     def keep(self, connection: EngineConnection) -> None:
@@ -231,7 +240,7 @@ class Pool:
             self.retire(replica)
 
 
-def _why(error: OSError | UnicodeError) -> str:
+def _why(error: Exception) -> str:
     """Without the address: clients read this."""
     number = error.errno if isinstance(error, OSError) else None
     return os.strerror(number).lower() if number and number > 0 else "its address cannot be reached"

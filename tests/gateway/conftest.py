@@ -10,7 +10,7 @@ from tests.gateway import world
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
 
-@pytest.fixture(autouse=True, params=list(LOOPS))
+@pytest.fixture(params=list(LOOPS))
 def loop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """The event loop of `story`."""
     monkeypatch.setattr(world, "loop_factory", LOOPS[request.param])

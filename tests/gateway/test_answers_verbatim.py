@@ -2,6 +2,8 @@
 
 import pathlib
 
+import pytest
+
 from tests.gateway.engine import (
     DONE,
     STREAM,
@@ -16,6 +18,8 @@ from tests.gateway.engine import (
     sends_and_dies,
 )
 from tests.gateway.world import gateway, post, routed, story
+
+pytestmark = pytest.mark.usefixtures("loop")
 
 CHAT = {"model": "a", "messages": []}
 STREAMED = {**CHAT, "stream": True}

@@ -12,6 +12,8 @@ from llmgw.gateway import serve
 from tests.gateway.engine import STREAM, chunk, engines, event, hangs, says, waits_for
 from tests.gateway.world import World, gateway, post, routed, running, story, until
 
+pytestmark = pytest.mark.usefixtures("loop")
+
 CHAT = {"model": "a", "messages": []}
 
 

@@ -3,9 +3,13 @@
 import asyncio
 import pathlib
 
+import pytest
+
 from llmgw.gateway.receive import Limits
 from tests.gateway.engine import STREAM, Asked, Wire, chunk, engines, event, says, waits_for
 from tests.gateway.world import Answer, World, gateway, parse, post, routed, story, until
+
+pytestmark = pytest.mark.usefixtures("loop")
 
 CHAT = {"model": "a", "messages": []}
 

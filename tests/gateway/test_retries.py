@@ -3,6 +3,8 @@
 import asyncio
 import pathlib
 
+import pytest
+
 from llmgw.gateway.upstream import Reach
 from llmgw.routing.retry import Policy
 from tests.gateway.engine import (
@@ -20,6 +22,8 @@ from tests.gateway.engine import (
     sends_and_dies,
 )
 from tests.gateway.world import gateway, post, routed, story, until
+
+pytestmark = pytest.mark.usefixtures("loop")
 
 CHAT = {"model": "a", "messages": []}
 
