@@ -168,7 +168,7 @@ class Peers:
     async def _living_rival(self, peer: Peer) -> "_Line | None":
         silent: set[int] = set()
         while True:
-            others = (line for line in self._rivals(peer) if line.peer.instance != peer.instance)
+            others = (line for line in self._rivals(peer) if not _same_process(line.peer, peer))
             rival = next((line for line in others if line.peer.stream not in silent), None)
             if rival is None or await rival.channel.ping(self._ping):
                 return rival
@@ -234,6 +234,11 @@ def _described(message: wire.Register | wire.Subscribe, address: str, stream: in
         return Peer("gateway", message.gateway, message.gateway, message.instance, address, stream)
     info = message.info
     return Peer("agent", info.id, info.name, info.instance, address, stream)
+
+
+def _same_process(one: Peer, other: Peer) -> bool:
+    """An instance that was not told is nobody's."""
+    return bool(one.instance) and one.instance == other.instance
 
 
 def _taken(peer: Peer, rival: Peer) -> str:

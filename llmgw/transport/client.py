@@ -4,8 +4,9 @@ import asyncio
 from collections.abc import Iterable
 
 from llmgw.transport.channel import Channel, ChannelClosed
-from llmgw.transport.connection import Connection, reason
+from llmgw.transport.connection import Connection
 from llmgw.transport.limits import Limits
+from llmgw.transport.sockets import reason
 
 
 async def connect(

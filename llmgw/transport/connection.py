@@ -7,8 +7,6 @@ the sum of its channels' windows, so a channel that nobody reads stalls itself o
 
 import asyncio
 import logging
-import os
-import socket
 from collections.abc import Callable, Iterable, Mapping
 from typing import cast
 
@@ -22,6 +20,7 @@ import h2.settings
 from llmgw.transport.channel import Channel, ChannelClosed
 from llmgw.transport.frames import FrameHeads
 from llmgw.transport.limits import Limits, Silence
+from llmgw.transport.sockets import finish_writing, peer_of, tune_channel
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +61,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self.peer = peer_of(transport)
-        _tune(transport, self._limits)
+        tune_channel(transport, self._limits)
         self._h2.initiate_connection()
         extra = self._limits.window * self._limits.channels - 65_535
         self._h2.increment_flow_control_window(extra)
@@ -317,30 +316,3 @@ def _state_machine(limits: Limits, *, client: bool) -> h2.connection.H2Connectio
 
 def _texts(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in headers}
-
-
-def peer_of(transport: asyncio.BaseTransport) -> str:
-    """The other end's `host:port`, for people."""
-    name = transport.get_extra_info("peername")
-    return f"{name[0]}:{name[1]}" if name else "a peer that left"
-
-
-def reason(error: OSError) -> str:
-    """`connection refused`, without asyncio's own words around it."""
-    return os.strerror(error.errno).lower() if error.errno is not None and error.errno > 0 else str(error)
-
-
-def finish_writing(transport: asyncio.Transport) -> None:
-    """Nothing more is written; what the peer still sends is read, so that it gets all we wrote."""
-    try:
-        transport.write_eof()
-    except OSError:  # the socket is dead, and its loss not yet reported
-        transport.abort()
-
-
-def _tune(transport: asyncio.BaseTransport, limits: Limits) -> None:
-    """No delay for small messages; give up on a path that acknowledges nothing before we call it dead."""
-    sock = transport.get_extra_info("socket")
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    patience = max(limits.timeout - limits.ping, limits.ping)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(patience * 1000))

@@ -8,16 +8,15 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-import socket
 import urllib.parse
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import TypeVar, cast
 
 import h11
 
-from llmgw.transport.connection import finish_writing, peer_of
 from llmgw.transport.http import Request, Response, problem
 from llmgw.transport.limits import Limits
+from llmgw.transport.sockets import finish_writing, peer_of, tune_requests
 
 log = logging.getLogger(__name__)
 
@@ -58,11 +57,7 @@ class Http1(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self.peer = peer_of(transport)
-        sock = transport.get_extra_info("socket")
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # A person may pause what follows for an hour; only a machine that is gone is given up.
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, max(1, round(self._limits.idle)))
+        tune_requests(transport, self._limits)
 
     def data_received(self, data: bytes) -> None:
         if self._answering:

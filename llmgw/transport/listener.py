@@ -12,9 +12,10 @@ from typing import cast
 from llmgw.errors import Failed
 from llmgw.kit.tasks import Tasks
 from llmgw.transport.channel import Channel, ChannelClosed
-from llmgw.transport.connection import PREFACE, Connection, peer_of, reason
+from llmgw.transport.connection import PREFACE, Connection
 from llmgw.transport.http1 import Handler, Http1
 from llmgw.transport.limits import Limits
+from llmgw.transport.sockets import peer_of, reason
 
 log = logging.getLogger(__name__)
 

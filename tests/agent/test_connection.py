@@ -15,9 +15,10 @@ from llmgw.kit.chance import seeded
 from llmgw.kit.clock import SystemClock
 from llmgw.transport.channel import Channel, ChannelClosed
 from llmgw.transport.client import connect
+from llmgw.transport.listener import Listener
 from llmgw.wire import messages as wire
 from tests.support.cutter import Cutter
-from tests.transport.harness import HOST, QUICK, listening, until
+from tests.transport.harness import HOST, QUICK, hello, listening, until
 
 
 def status(state: str = "ready", replica: str = "m/x", rank: int = 0) -> ShardStatus:
@@ -219,6 +220,42 @@ def test_older_epoch() -> None:
             control.epoch = 6
             await until(lambda: agent.link.registered, "the registration")
             assert agent.adopted == [(6, 7)]
+
+    asyncio.run(story())
+
+
+def test_restarts() -> None:
+    """A control plane that restarts five times hears each agent whole each time, once, under its new epoch."""
+    adopted: dict[str, list[int]] = {name: [] for name in ("n1", "n2", "n3")}
+
+    def link(port: int, name: str) -> Link:
+        return Link(
+            lambda: connect(HOST, port, "/agent"),
+            snapshot=lambda: wire.Register(info=NodeInfo(name, name, "first")),
+            heartbeat=wire.Heartbeat,
+            adopt=lambda epoch, _: adopted[name].append(epoch),
+            obey=lambda _: None,
+            clock=SystemClock(),
+            chance=seeded(name),
+            backoff=Backoff(base=0.02, cap=0.05),
+        )
+
+    async def story() -> None:
+        async with listening() as (_, port):
+            pass
+        running = [asyncio.create_task(link(port, name).run()) for name in adopted]
+        for epoch in range(1, 6):
+            control = Control(epoch=epoch)
+            listener = Listener(control.serve, hello)
+            await listener.start(HOST, port)
+            await until(lambda epoch=epoch: all(a[-1:] == [epoch] for a in adopted.values()), "all are back")
+            assert [[said.kind for said in stream] for stream in control.streams] == [["register"]] * 3
+            await listener.close()
+        for task in running:
+            task.cancel()
+        await asyncio.wait(running)
+
+        assert adopted == dict.fromkeys(adopted, [1, 2, 3, 4, 5])
 
     asyncio.run(story())
 

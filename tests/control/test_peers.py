@@ -152,6 +152,21 @@ def test_second_instance(id_: str, name: str) -> None:
     asyncio.run(story())
 
 
+def test_unnamed_instance() -> None:
+    """A gateway that does not tell its instance cannot push out its namesake."""
+
+    async def story() -> None:
+        async with table() as fleet:
+            first, second = await gateway(fleet.port, instance=""), await gateway(fleet.port, instance="")
+            assert isinstance(await hear(second), wire.Refused)
+            assert fleet.closed == []
+            await first.close()
+            await second.close()
+            await until(lambda: not list(fleet.peers), "all have gone")
+
+    asyncio.run(story())
+
+
 def test_first_instance_dead() -> None:
     """A restarted agent whose old stream is half open waits for one ping, then is in."""
 
