@@ -44,8 +44,8 @@ def decide(found: Found, marked: Iterable[Marked], boot: str) -> Decision:
             forget.append(record)
     orphans = (
         _orphan(tree, boot)
-        for tree in by_cookie.values()
-        if not found.foreign & {mark.shard for mark in tree}
+        for cookie, tree in by_cookie.items()
+        if not found.foreign & {cookie, *(mark.shard for mark in tree)}
     )
     return Decision(tuple(adopt), tuple(sweep), tuple(forget), tuple(orphans))
 

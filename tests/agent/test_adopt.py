@@ -1,0 +1,233 @@
+"""A starting agent and what it finds: decided from two lists, and then for real."""
+
+import asyncio
+import dataclasses
+import os
+import pathlib
+import signal
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from llmgw.agent import marks, procfs
+from llmgw.agent.adopt import decide
+from llmgw.agent.marks import Identity, Marked
+from llmgw.agent.records import Found, Record
+from tests.agent.house import House, alive, gone, launched, ready, until
+from tests.agent.making import spec
+
+ALPHA = Record(spec(), Identity("cookie-a", "/g/cookie-a", "boot", 100, 5000), state="running")
+LEADER = Marked(100, 5000, 100, "alpha/x7qf:0", "cookie-a", "/g/cookie-a")
+WORKER = Marked(101, 5001, 100, "alpha/x7qf:0", "cookie-a", "/g/cookie-a")
+
+
+def test_a_record_and_its_leader_are_adopted() -> None:
+    """Same boot, pid, ticks and cookie: the shard goes on."""
+    assert decide(Found((ALPHA,)), [WORKER, LEADER], "boot").adopt == (ALPHA,)
+
+
+@pytest.mark.parametrize(
+    "stranger",
+    [
+        dataclasses.replace(LEADER, cookie="cookie-b"),
+        dataclasses.replace(LEADER, ticks=5001, cookie="cookie-b"),
+    ],
+)
+def test_a_pid_that_belongs_to_somebody_else_by_now_is_not_adopted(stranger: Marked) -> None:
+    """The recorded pid under another mark is forgotten, not taken over."""
+    decision = decide(Found((ALPHA,)), [stranger], "boot")
+    assert (decision.adopt, decision.forget) == ((), (ALPHA,))
+
+
+def test_after_a_reboot_no_pid_means_anything() -> None:
+    """Pid and ticks of another boot are another process."""
+    assert decide(Found((ALPHA,)), [], "another boot").forget == (ALPHA,)
+
+
+def test_workers_without_their_leader_are_swept() -> None:
+    """The leader died while nobody watched: what is left of the shard ends."""
+    decision = decide(Found((ALPHA,)), [WORKER], "boot")
+    assert (decision.sweep, decision.adopt, decision.forget) == ((ALPHA,), (), ())
+
+
+def test_an_agent_that_died_between_fork_and_record_finds_its_engine() -> None:
+    """An intent and a live process with its cookie are one shard; who made the session is its leader."""
+    intent = dataclasses.replace(ALPHA, state="launching", identity=Identity("cookie-a", "/g/cookie-a"))
+    (adopted,) = decide(Found((intent,)), [WORKER, LEADER], "boot").adopt
+    assert (adopted.state, adopted.identity) == ("running", ALPHA.identity)
+
+
+def test_an_intent_that_was_never_forked_is_forgotten() -> None:
+    """Nothing carries its cookie."""
+    intent = dataclasses.replace(ALPHA, state="launching", identity=Identity("cookie-a"))
+    assert decide(Found((intent,)), [], "boot").forget == (intent,)
+
+
+def test_marked_and_described_by_nothing_is_an_orphan() -> None:
+    """One orphan a launch, whatever the size of its tree."""
+    assert decide(Found(), [WORKER, LEADER], "boot").orphans == (ALPHA.identity,)
+
+
+@pytest.mark.parametrize("by", ["alpha/x7qf:0", "cookie-a"])
+def test_what_a_newer_release_describes_is_no_orphan(by: str) -> None:
+    """Nothing is ended because of a version."""
+    assert decide(Found(foreign=frozenset({by})), [WORKER, LEADER], "boot").orphans == ()
+
+
+# --- for real --------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=[True, False], ids=["cgroup", "session"])
+def house(tmp_path: pathlib.Path, request: pytest.FixtureRequest) -> Iterator[House]:
+    """A node, with cgroups and without."""
+    house = House(tmp_path, with_cgroups=request.param)
+    if request.param and house.cgroups is None:
+        pytest.skip("cgroup v2 is not writable here")
+    yield house
+    house.clean()
+
+
+def test_a_restarted_agent_finds_the_same_pid(house: House) -> None:
+    """kill -9 of an agent, as seen by its engine: nothing. As seen by the next agent: ready, at once."""
+
+    async def story() -> None:
+        shard = house.spec(does="workers")
+        async with house.agent() as first:
+            pid = await ready(house, first, shard)
+        assert alive(pid)
+        house.reports.clear()
+        async with house.agent() as second:
+            status = house.last(shard.key)
+            assert (status.pid, status.state, status.adopted) == (pid, "ready", True)
+            assert len(house.marked()) == 3
+            await gone(second, shard)
+            assert house.marked() == []
+
+    asyncio.run(story())
+
+
+def test_an_adopted_start_goes_on_to_ready(house: House) -> None:
+    """What was starting when the agent died becomes ready under the next one, on the same deadline."""
+
+    async def story() -> None:
+        shard = house.spec(does="unwell", start_deadline=600.0)
+        async with house.agent() as first:
+            await launched(first, shard)
+        async with house.agent() as second:
+            kept = second.state.shards[shard.key]
+            assert kept.adopted
+            assert kept.deadline is not None
+            await until(lambda: "503" in second.state.shards[shard.key].reason, "health was asked")
+            await gone(second, shard)
+
+    asyncio.run(story())
+
+
+def test_an_adopted_leader_that_dies_is_noticed(house: House) -> None:
+    """It is nobody's child any more: its end is seen, its exit status is said to be unknown."""
+
+    async def story() -> None:
+        shard = house.spec(does="workers")
+        async with house.agent() as first:
+            pid = await ready(house, first, shard)
+        async with house.agent() as second:
+            os.kill(pid, signal.SIGKILL)
+            await until(lambda: house.last(shard.key).state == "failed", "failed")
+            assert (
+                "killed by SIGKILL" in house.last(shard.key).reason
+                or "unknown" in house.last(shard.key).reason
+            )
+            await until(lambda: house.marked() == [], "swept")
+            await gone(second, shard)
+
+    asyncio.run(story())
+
+
+def test_a_leader_that_died_while_nobody_watched(house: House) -> None:
+    """Its workers are found by their mark, swept, and the shard is reported failed until it is stopped."""
+
+    async def story() -> None:
+        shard = house.spec(does="workers")
+        async with house.agent() as first:
+            pid = await ready(house, first, shard)
+        os.kill(pid, signal.SIGKILL)
+        await until(lambda: not alive(pid), "the leader's death")
+        async with house.agent() as second:
+            assert house.last(shard.key).reason == "its leader died while no agent was watching"
+            await until(lambda: house.marked() == [], "swept")
+            await gone(second, shard)
+
+    asyncio.run(story())
+
+
+def test_orphans_end_only_once_the_control_plane_has_been_heard(house: House) -> None:
+    """Marked and undescribed: left alone until somebody answers, then ended, tree and all."""
+
+    async def story() -> None:
+        shard = house.spec(does="workers")
+        async with house.agent() as first:
+            await ready(house, first, shard)
+        for record in (house.root / "shards").glob("*.json"):
+            record.unlink()
+        async with house.agent() as second:
+            assert second.state.shards == {}
+            await asyncio.sleep(0.2)  # silence is the point: nothing may happen in it
+            assert len(house.marked()) == 3
+            second.heard()
+            await until(lambda: house.marked() == [], "the orphans' end")
+
+    asyncio.run(story())
+
+
+def test_a_torn_record_costs_one_shard(house: House) -> None:
+    """Of three shards one record is empty: two are adopted, the third is an orphan and is reported."""
+
+    async def story() -> None:
+        shards = [house.spec(f"alpha/r{n}") for n in range(3)]
+        async with house.agent() as first:
+            pids = [await ready(house, first, shard) for shard in shards]
+        (house.root / "shards" / "alpha%2Fr1.0.json").write_bytes(b"")
+        async with house.agent() as second:
+            assert set(second.state.shards) == {shards[0].key, shards[2].key}
+            assert "set record alpha%2Fr1.0.json aside" in house.problems[0]
+            second.heard()
+            await until(lambda: not alive(pids[1]), "the orphan's end")
+            assert alive(pids[0])
+            assert alive(pids[2])
+
+    asyncio.run(story())
+
+
+def test_a_stranger_under_the_recorded_pid_is_never_signalled(house: House) -> None:
+    """The record names a pid that is now somebody else's: it lives on, the record goes."""
+
+    async def story() -> None:
+        shard = house.spec()
+        async with house.agent() as first:
+            await ready(house, first, shard)
+        house.clean()
+        stranger = sleeper()
+        try:
+            (record,) = house.records.read().records
+            stat = procfs.stat(stranger.pid)
+            assert stat is not None
+            theirs = dataclasses.replace(record.identity, pid=stranger.pid, ticks=stat.ticks)
+            house.records.write(dataclasses.replace(record, identity=theirs))
+            # By pid, ticks and session it looks like ours; it lacks the mark.
+            assert [member.pid for member in marks.members(theirs)] == [stranger.pid]
+            async with house.agent() as second:
+                second.heard()
+                assert second.state.shards == {}
+                assert house.records.read().records == ()
+            assert stranger.poll() is None
+        finally:
+            stranger.kill()
+            stranger.wait()
+
+    asyncio.run(story())
+
+
+def sleeper() -> "subprocess.Popen[bytes]":
+    """A process that is nothing to us, leader of its own session."""
+    return subprocess.Popen(["sleep", "600"], start_new_session=True)
