@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import pathlib
+import resource
 import sys
 from collections.abc import Callable
 
@@ -40,6 +41,7 @@ from llmgw.gateway.serve import Bound, Settings, own_name, run
     "--access-log/--no-access-log", default=True, show_default=True, help="One line a request on stderr."
 )
 def command(
+    *,
     listen: tuple[str, int],
     control: tuple[str, int],
     given: pathlib.Path | None,
@@ -55,6 +57,7 @@ def command(
     what is under way end and answers what is new with 503; a second Ctrl-C does not wait.
     """
     log_to_stderr()
+    _allow_many_sockets()
     settings = Settings(
         state_dir=state_dir(given, "gateway"),
         host=listen[0],
@@ -70,6 +73,12 @@ def command(
     )
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(run(settings, ready=_ready))
+
+
+def _allow_many_sockets() -> None:
+    """A shell's usual 1024 files are 500 streams: take as many as we may."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _ready(bound: Bound) -> None:

@@ -65,7 +65,7 @@ class Exchange:
     """`start` it once; it calls `client.finished` once, unless the client left first."""
 
     __slots__ = (
-        "_attempt", "_client", "_connection", "_counted", "_desk", "_dialling", "_harmed", "_id", "_last", "_model",
+        "_attempt", "_client", "_connection", "_counted", "_desk", "_dialling", "_harmed", "_id", "_last",
         "_order", "_paused", "_relay", "_retry_after", "_sent_at", "_stale", "_started", "_status", "deadline",
     )  # fmt: skip
 
@@ -105,8 +105,8 @@ class Exchange:
         self._stale = False
         if before is not None:
             self._desk.metrics.retries[self._order.model,] += 1
-            if found.endpoint.model != before.endpoint.model:
-                self._desk.metrics.fallbacks[self._order.model,] += 1
+        if found.endpoint.model != (before.endpoint.model if before else self._order.model):
+            self._desk.metrics.fallbacks[self._order.model,] += 1
         connection = self._desk.pool.idle(found.endpoint, now)
         if connection is None:
             self._dial(found.endpoint)

@@ -93,6 +93,9 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        if len(self._front.connections) >= self._front.limits.connections:
+            self._transport.abort()
+            return
         self._front.connections.add(self)
 
     def data_received(self, data: bytes) -> None:

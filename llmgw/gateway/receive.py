@@ -19,7 +19,8 @@ class Limits:
     """What a client may send, in bytes, and how long it may take to, in seconds.
 
     `idle` = between requests; `stalled` = it takes nothing of its answer; `lingering` = how long a
-    refused client is listened to, so that it reads why before the connection is reset.
+    refused client is listened to, so that it reads why before the connection is reset. `connections`
+    bounds how many there may be: one more is closed as it comes.
     """
 
     head: int = 16 * 1024
@@ -29,6 +30,7 @@ class Limits:
     idle: float = 75.0
     stalled: float = 60.0
     lingering: float = 2.0
+    connections: int = 16384
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -88,12 +88,13 @@ async def run(
 
     `ready` is called once it listens. Raises Failed where it cannot listen.
     """
+    stop = stop or _signalled()
     gateway = Gateway(settings)
     try:
         bound = await gateway.listen()
         if ready is not None:
             ready(bound)
-        await _stopped(stop or _signalled(), gateway.tasks)
+        await _stopped(stop, gateway.tasks)
         await gateway.drain()
     finally:
         await gateway.close()

@@ -156,6 +156,22 @@ def test_a_damaged_table_is_no_reason_not_to_start(
     assert "cannot use the routing table" in caplog.text
 
 
+def test_nonsense_from_the_control_plane_costs_only_the_line(tmp_path: pathlib.Path) -> None:
+    """A table that cannot be read is not adopted: the gateway says so, connects anew, and serves on."""
+
+    async def tell() -> None:
+        async with engines(a1=says("x")) as [engine], gateway(tmp_path, routed(engine.endpoint())) as world:
+            await world.control.say(b'{"kind": "routes", "routes": {"version": "many"}}')
+            await until(lambda: len(world.control.subscribed) == 2, "it subscribed again")
+            assert (await world.ask(CHAT)).status == 200
+            await world.control.say(b'{"kind": "of a newer release"}')
+            version = await world.control.publish(engine.endpoint())
+            await until(lambda: world.control.acked(version), "what it does not know it lets pass")
+            assert len(world.control.subscribed) == 2
+
+    story(tell)
+
+
 def test_a_partial_table_takes_nothing_away(tmp_path: pathlib.Path) -> None:
     """A restarted control plane that has heard half of its nodes adds to the table; the rest stays routed."""
 

@@ -218,6 +218,31 @@ def test_a_slow_reader_slows_its_engine_and_nobody_else(tmp_path: pathlib.Path) 
     story(tell)
 
 
+def test_there_is_a_last_connection(tmp_path: pathlib.Path) -> None:
+    """Beyond the limit a connection is closed as it comes; when one ends, the next is served."""
+
+    async def tell() -> None:
+        async with gateway(tmp_path, routed(a={}), limits=Limits(connections=2)) as world:
+            both = [await asyncio.open_connection("127.0.0.1", world.port) for _ in range(2)]
+            await until_connections(world, 2)
+            assert await world.raw(b"GET /v1/models HTTP/1.1\r\nHost: x\r\n\r\n") == b""
+            for _, writer in both:
+                writer.close()
+            await until_connections(world, 0)
+            assert (await get(world, "/v1/models")).status == 200
+
+    story(tell)
+
+
+async def until_connections(world: World, count: int) -> None:
+    """Wait until the gateway has so many clients."""
+    for _ in range(2000):
+        if f"connections {count}\n" in await world.metrics():
+            return
+        await asyncio.sleep(0.002)
+    raise AssertionError(f"never {count} connections")
+
+
 def test_a_line_a_request_without_its_content(tmp_path: pathlib.Path) -> None:
     """The access log has model, replica, status and bytes, and no word that the client wrote."""
 

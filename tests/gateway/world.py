@@ -51,9 +51,13 @@ class Control:
     async def publish(self, *endpoints: Endpoint) -> int:
         """Send a newer table with these endpoints; its version."""
         self.routes = dataclasses.replace(self.routes, version=self.routes.version + 1, endpoints=endpoints)
-        for channel in self._channels:
-            await channel.send(messages.encode(messages.RoutesUpdate(routes=self.routes)))
+        await self.say(messages.encode(messages.RoutesUpdate(routes=self.routes)))
         return self.routes.version
+
+    async def say(self, message: bytes) -> None:
+        """Send this to everybody."""
+        for channel in self._channels:
+            await channel.send(message)
 
     @property
     def last(self) -> messages.Load:
