@@ -7,6 +7,7 @@ keeps every failure with its words. A run proves itself by how many requests it 
 import dataclasses
 import itertools
 import threading
+from collections.abc import Callable
 from types import TracebackType
 
 import openai
@@ -36,17 +37,28 @@ def plain(asked: openai.OpenAI, model: str) -> str:
     return answer.choices[0].message.content or ""
 
 
-def streamed(asked: openai.OpenAI, model: str) -> str:
-    """The content of one streamed chat completion, which must end as such."""
-    parts, end = [], None
-    with asked.chat.completions.create(model=model, messages=ASK, stream=True) as chunks:  # type: ignore[arg-type]
-        for chunk in chunks:
-            for choice in chunk.choices:
-                parts.append(choice.delta.content or "")
-                end = choice.finish_reason or end
-    if end != "stop":
-        raise ValueError(f"the stream ended with {end!r} after {''.join(parts)!r}")
-    return "".join(parts)
+def streamed(
+    asked: openai.OpenAI,
+    model: str,
+    *,
+    max_tokens: int | None = None,
+    end: str = "stop",
+    each: Callable[[str], object] | None = None,
+) -> str:
+    """The content of one streamed chat completion, which must end with `end`; `each` gets every piece."""
+    pieces, ended = [], None
+    with asked.chat.completions.create(  # type: ignore[call-overload]
+        model=model, messages=ASK, stream=True, max_tokens=max_tokens
+    ) as chunks:
+        for choice in (choice for chunk in chunks for choice in chunk.choices):
+            ended = choice.finish_reason or ended
+            if choice.delta.content:
+                pieces.append(choice.delta.content)
+                if each is not None:
+                    each(choice.delta.content)
+    if ended != end:
+        raise ValueError(f"the stream ended with {ended!r} after {len(pieces)} pieces")
+    return "".join(pieces)
 
 
 class Steady:

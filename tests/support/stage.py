@@ -10,15 +10,16 @@ import os
 import pathlib
 import subprocess
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import TracebackType
 from typing import Any, BinaryIO
 
 from demo import weights
+from llmgw.catalog import sources
 from tests.support import proc, scripted_model
 from tests.support.engines import SCRIPTS
 from tests.support.ports import free_block, free_port
-from tests.support.processes import Process, Processes, run_llmgw
+from tests.support.processes import Process, Processes, end_by_pid, run_llmgw
 
 PROFILE = """\
 kind: profile
@@ -32,6 +33,7 @@ start_deadline: 30s
 drain: 10s
 """
 AGENT_PORTS = 200
+HEARTBEAT = "200ms"
 
 
 class Gated(weights.Server):
@@ -58,26 +60,35 @@ class GatedHandler(weights.Handler):
 
 
 class Stage(contextlib.AbstractContextManager["Stage"]):
-    """The fleet. `sentences` is what each model says, by its name; `timers` are the control plane's."""
+    """The fleet. `sentences` is what each model says, by its name; those in `loops` never end.
+
+    `timers` are the control plane's.
+    """
 
     def __init__(
-        self, directory: pathlib.Path, sentences: Mapping[str, str], timers: Mapping[str, str] | None = None
+        self,
+        directory: pathlib.Path,
+        sentences: Mapping[str, str],
+        *,
+        loops: Collection[str] = (),
+        timers: Mapping[str, str] | None = None,
     ) -> None:
         self.directory = directory
         self.repository = directory / "fleet"
         self.sentences = dict(sentences)
         self.timers = dict(timers or {})
         written = {
-            f"{name}.gguf": scripted_model.write(directory / f"{name}.gguf", said)
+            f"{name}.gguf": scripted_model.write(directory / f"{name}.gguf", said, loop=name in loops)
             for name, said in sentences.items()
         }
         self.server = Gated(written)
-        self.control_port, self.gateway_port = free_port(), free_port()
+        self.control_port, self.gateway_port, self.metrics_port = free_port(), free_port(), free_port()
         self.processes = Processes(directory, self._env())
         self._ports: dict[str, range] = {}
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> "Stage":
+        self._stack.callback(self._end_engines)
         self._stack.enter_context(self.processes)
         self._stack.enter_context(weights.serving(self.server))
         self._stack.callback(self.server.gate.set)
@@ -97,23 +108,26 @@ class Stage(contextlib.AbstractContextManager["Stage"]):
         who = ("-c", "user.name=tour", "-c", "user.email=tour@localhost")
         subprocess.run(["git", *who, *args], cwd=self.repository, check=True, env=self._env())
 
-    def profile(self, length: int = 1024) -> None:
+    def profile(self, length: int = 4096) -> None:
         """Write the one profile. Another `length` is another engine argument: it needs a restart."""
         (self.repository / "catalog" / "small.yaml").write_text(PROFILE.format(length=length))
 
     def model(self, name: str, **fields: Any) -> None:
         """Write a model document; `fields` as they stand in YAML. JSON is YAML."""
-        path = self.files[f"{name}.gguf"]
         document = {
             "kind": "model",
             "name": name,
-            "source": self.server.url(path.name),
-            "sha256": scripted_model.sha256(path),
+            "source": self.source(name),
+            "sha256": scripted_model.sha256(self.files[f"{name}.gguf"]),
             "profiles": ["small"],
             **fields,
         }
         lines = [f"{key}: {json.dumps(value)}\n" for key, value in document.items()]
         (self.repository / "catalog" / f"{name}.yaml").write_text("".join(lines))
+
+    def source(self, model: str) -> str:
+        """Where the weights of a model are fetched from."""
+        return self.server.url(f"{model}.gguf")
 
     @property
     def files(self) -> dict[str, pathlib.Path]:
@@ -127,29 +141,34 @@ class Stage(contextlib.AbstractContextManager["Stage"]):
     def commit(self, message: str) -> None:
         """Commit the catalog as it stands."""
         self.git("add", "--all", "catalog")
-        self.git("commit", "--quiet", "--message", message)
+        self.git("commit", "--quiet", "--allow-empty", "--message", message)
 
     # --- the processes -------------------------------------------------------------------------
 
     def control(self) -> Process:
         """Start the control plane."""
         timers = [word for name, value in self.timers.items() for word in ("--timer", f"{name}={value}")]
-        listen = f"127.0.0.1:{self.control_port}"
-        return self.processes.llmgw(
-            "control", "serve", str(self.repository / "catalog"), "--listen", listen, *self._state("control"), *timers
-        )
+        options = ("--listen", self.server_address, "--heartbeat", HEARTBEAT)
+        return self.processes.llmgw("control", "serve", *options, *self._state("control"), *timers)
 
     def agent(self, name: str) -> Process:
         """Start an agent; started again under the same name, it is the same node."""
         ports = self._ports.setdefault(name, free_block(AGENT_PORTS))
         options = ("--name", name, "--ports", f"{ports.start}-{ports.stop - 1}")
-        return self.processes.llmgw(name, "agent", "--server", self.url, *options, *self._state(name))
+        return self.processes.llmgw(
+            name, "agent", "--control", self.server_address, *options, *self._state(name)
+        )
 
     def gateway(self) -> Process:
         """Start the gateway."""
-        listen = f"127.0.0.1:{self.gateway_port}"
+        options = (
+            "--listen",
+            f"127.0.0.1:{self.gateway_port}",
+            "--metrics",
+            f"127.0.0.1:{self.metrics_port}",
+        )
         return self.processes.llmgw(
-            "gateway", "gateway", "--server", self.url, "--listen", listen, *self._state("gateway")
+            "gateway", "gateway", "--control", self.server_address, *options, *self._state("gateway")
         )
 
     def cli(self, *args: str, within: float = 60.0) -> subprocess.CompletedProcess[str]:
@@ -163,21 +182,28 @@ class Stage(contextlib.AbstractContextManager["Stage"]):
         return json.loads(ran.stdout)
 
     @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.control_port}"
+    def server_address(self) -> str:
+        """HOST:PORT of the control plane."""
+        return f"127.0.0.1:{self.control_port}"
 
-    def cache(self, agent: str) -> pathlib.Path:
-        """Where an agent keeps weights."""
-        return self.directory / agent / "weights"
+    def cached(self, model: str) -> list[pathlib.Path]:
+        """Where agents have the weights of a model as an entry of their cache."""
+        source = sources.parse(self.source(model), scripted_model.sha256(self.files[f"{model}.gguf"]))
+        return sorted(self.directory.glob(f"*/**/{sources.cache_name(source)}"))
 
     def engines(self, model: str = "") -> list[proc.Seen]:
         """The live processes that carry llmgw's mark and belong to this stage, of one model or all."""
         here = str(self.directory)
         return [seen for seen in proc.marked(model) if here in seen.command]
 
+    def _end_engines(self) -> None:
+        """Engines outlive their agents; a story that failed leaves none behind all the same."""
+        for seen in self.engines():
+            end_by_pid(seen.pid)
+
     def _state(self, name: str) -> tuple[str, str]:
         return ("--state-dir", str(self.directory / name))
 
     def _env(self) -> dict[str, str]:
         path = os.pathsep.join((str(SCRIPTS), os.environ.get("PATH", os.defpath)))
-        return {"PATH": path, "LLMGW_SERVER": self.url}
+        return {"PATH": path, "LLMGW_SERVER": self.server_address}
