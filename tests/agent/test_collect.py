@@ -179,6 +179,51 @@ def test_a_file_opened_at_the_last_moment_keeps_its_entry(
     assert cache.list_entries() == (entry,)
 
 
+def test_a_directory_that_takes_the_place_of_a_checked_one_is_put_back(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between check and rename another directory gets the name: what was moved is not what was checked."""
+    path = make_entry(tmp_path / "cache", SOURCE, FILES)
+    cache, entry = _listed(tmp_path / "cache")
+    rename, swapped = collect.confine.rename_new, []
+
+    def swap_then_rename(root: int, old: str, new: str) -> None:
+        if not swapped:
+            swapped.append(path.rename(tmp_path / "moved"))
+            make_entry(tmp_path / "cache", SOURCE, {"a.gguf": b"somebody else's"})
+        rename(root, old, new)
+
+    monkeypatch.setattr("llmgw.agent.confine.rename_new", swap_then_rename)
+    _refused(collect_entry(cache, entry), "another directory took its place")
+    assert (path / "files" / "a.gguf").read_bytes() == b"somebody else's"
+    assert (tmp_path / "moved" / "files" / "a.gguf").exists()
+
+
+def test_a_name_that_is_taken_again_is_not_overwritten(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What cannot be put back is kept under a name that no sweep removes."""
+    path = make_entry(tmp_path, SOURCE, FILES)
+    cache, entry = _listed(tmp_path)
+    rename, opened = collect.confine.rename_new, []
+
+    def take_the_name(root: int, old: str, new: str) -> None:
+        if not opened:
+            opened.append((path / "files" / "a.gguf").open("rb"))
+            rename(root, old, new)
+            make_entry(tmp_path, SOURCE, {"a.gguf": b"fetched meanwhile"})
+        else:
+            rename(root, old, new)
+
+    monkeypatch.setattr("llmgw.agent.confine.rename_new", take_the_name)
+    _refused(collect_entry(cache, entry), "open by pid")
+    opened[0].close()
+    cache.sweep()
+    (kept,) = tmp_path.glob(".kept-*")
+    assert (kept / "files" / "a.gguf").read_bytes() == FILES["a.gguf"]
+    assert (path / "files" / "a.gguf").read_bytes() == b"fetched meanwhile"
+
+
 def test_a_partial_that_another_process_fetches_is_refused(tmp_path: pathlib.Path) -> None:
     """The lock of a running fetch, in whatever process, keeps its partial."""
     path = make_partial(tmp_path, SOURCE, FILES)

@@ -155,7 +155,7 @@ def test_the_token_stays_with_the_hub(tmp_path: pathlib.Path) -> None:
     path = f"/org/model/resolve/{COMMIT}/{name}"
     with _hub(FILES) as server, WeightsServer({"/blob": WEIGHTS}) as storage:
         server.behave(
-            path, Answer(status=307, headers={"Location": storage.url("/blob"), "Set-Cookie": "a=b"})
+            path, Answer(status=307, headers={"Location": storage.url("/blob"), "Set-Cookie": "a=b; Path=/"})
         )
         storage.behave("/blob", Answer(cut=30_000), Answer())
         _fetch(server, tmp_path, token="SECRETXYZ")

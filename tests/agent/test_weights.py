@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import fcntl
 import hashlib
 import os
 import pathlib
@@ -11,6 +12,7 @@ import sys
 
 import pytest
 
+from llmgw.agent import manifest
 from llmgw.agent.partial import Partial
 from llmgw.catalog.sources import cache_name, parse
 from llmgw.errors import Failed, LlmgwError
@@ -287,6 +289,22 @@ def test_a_lock_ends_with_its_holder(tmp_path: pathlib.Path) -> None:
     again = Partial.open(tmp_path, "https://h/m.gguf", "boot")
     assert again is not None
     again.close()
+
+
+def test_a_lock_on_what_has_become_an_entry_is_none(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who waited for a directory that was renamed meanwhile does not hold the one of its name."""
+    directory = tmp_path / f"{manifest.name_of('https://h/m.gguf')}.partial"
+    flock = fcntl.flock
+
+    def rename_then_lock(fd: int, how: int) -> None:
+        directory.rename(tmp_path / "renamed")
+        directory.mkdir()
+        flock(fd, how)
+
+    monkeypatch.setattr("llmgw.agent.partial.fcntl.flock", rename_then_lock)
+    assert Partial.open(tmp_path, "https://h/m.gguf", "boot") is None
 
 
 def test_a_process_that_died_between_manifest_and_rename_has_fetched(tmp_path: pathlib.Path) -> None:
