@@ -63,7 +63,7 @@ class Cache:
         found = self.whole(source)
         if found is None:
             raise Failed(
-                f"cannot use the weights of {source.canonical}: {self._why_not(source)}",
+                f"cannot use the weights of {shown(source)}: {self._why_not(source)}",
                 help="stop and start the replica: they are fetched again",
             )
         files = self.root / cache_name(source) / FILES
@@ -101,6 +101,11 @@ class Cache:
         directory = self.root / cache_name(source)
         found = manifest.read(directory)
         return manifest.lacking(directory, found) if found else f"they are not in {self.root}"
+
+
+def shown(source: Source) -> str:
+    """The source for people: without its query, which may be a signature, and without the pin."""
+    return source.canonical.partition("#")[0].partition("?")[0]
 
 
 def describe(entry: int) -> Manifest | Note | None:

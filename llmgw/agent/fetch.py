@@ -7,6 +7,7 @@ pass. What an answer means is `agent.answer`'s to say; the bytes go into `agent.
 import asyncio
 import contextlib
 import dataclasses
+import logging
 import os
 import pathlib
 import urllib.parse
@@ -85,12 +86,23 @@ class Fetching:
 
 
 def make_client(limits: Limits) -> httpx.AsyncClient:
-    """A client that takes the environment's proxies for other machines, and none for this one."""
-    return httpx.AsyncClient(
-        timeout=httpx.Timeout(limits.stall, connect=limits.connect),
-        mounts=dict.fromkeys(_LOOPBACK),
-        headers={"User-Agent": "llmgw"},
-    )
+    """A client that takes the environment's proxies for other machines, and none for this one.
+
+    Raises Trouble where the environment's proxy settings make no sense.
+    """
+    for name in ("httpx", "httpcore"):
+        # They log every address whole: a redirect's is a signature that opens the storage.
+        logging.getLogger(name).setLevel(logging.WARNING)
+    try:
+        return httpx.AsyncClient(
+            timeout=httpx.Timeout(limits.stall, connect=limits.connect),
+            mounts=dict.fromkeys(_LOOPBACK),
+            headers={"User-Agent": "llmgw"},
+        )
+    except ValueError as error:
+        raise Trouble(
+            f"the proxy settings of the environment cannot be used: {safe(str(error))[:200]}"
+        ) from error
 
 
 async def fetch_file(fetching: Fetching, remote: Remote) -> None:
@@ -153,9 +165,9 @@ async def asking(
                     return
             finally:
                 await response.aclose()
-            target = urllib.parse.urljoin(url, verdict.location)
+            target = _followable(url, verdict.location)
             sent = sent if _origin(target) == _origin(url) else {}
-            url = _followable(url, target)
+            url = target
     except httpx.ReadTimeout as error:
         limit = client.timeout.read or 0.0
         raise Trouble(f"{_host(url)}: no byte for {show_seconds(limit)}", passing=True) from error
@@ -163,7 +175,7 @@ async def asking(
         said = safe(str(error))[:200] or type(error).__name__
         passing = not isinstance(error, httpx.UnsupportedProtocol)
         raise Trouble(f"{_host(url)}: {said}", passing=passing) from error
-    except (httpx.InvalidURL, UnicodeError) as error:
+    except httpx.InvalidURL as error:
         raise Trouble(f"{_host(url)}: {safe(str(error))[:200]}") from error
 
 
@@ -281,9 +293,13 @@ async def _excerpt(response: httpx.Response) -> str:
     return ""
 
 
-def _followable(url: str, target: str) -> str:
-    """`target` if a redirect may go there. Raises Trouble."""
-    scheme = urllib.parse.urlsplit(target).scheme
+def _followable(url: str, location: str) -> str:
+    """Where a redirect leads, if it may go there. Raises Trouble."""
+    try:
+        target = urllib.parse.urljoin(url, location)
+        scheme = _origin(target)[0]
+    except ValueError as error:
+        raise Trouble(f"{_host(url)} redirects to what is no address: {safe(location)[:80]!r}") from error
     if scheme not in ("http", "https"):
         raise Trouble(f"{_host(url)} redirects to {safe(scheme)[:20]}://, which is not followed")
     if scheme == "http" and url.startswith("https:"):

@@ -10,6 +10,7 @@ import logging
 import pathlib
 
 from llmgw.agent import manifest, space
+from llmgw.agent.cache import shown
 from llmgw.agent.fetch import Fetching, Limits, Remote, Trouble, fetch_file, make_client
 from llmgw.agent.hub import Contents, Hub, contents
 from llmgw.agent.manifest import Manifest
@@ -37,11 +38,6 @@ class Job:
     clock: Clock
     chance: Chance
     boot: str
-
-
-def shown(source: Source) -> str:
-    """The source for people: without its query, which may be a signature, and without the pin."""
-    return source.canonical.partition("#")[0].partition("?")[0]
 
 
 async def fly(job: Job) -> None:
@@ -86,13 +82,11 @@ def _whole(directory: pathlib.Path) -> bool:
 
 async def _fetched(job: Job, partial: Partial) -> None:
     left = manifest.read(partial.directory)
-    if (
-        left is not None
-        and left.source == job.source.canonical
-        and not manifest.lacking(partial.directory, left)
-    ):
-        partial.settle(left)
-        return
+    if left is not None and left.source == job.source.canonical:
+        if not manifest.lacking(partial.directory, left):
+            partial.settle(left)
+            return
+        (partial.directory / manifest.MANIFEST).unlink()
     async with make_client(job.limits) as client:
         fetching = Fetching(client, partial, job.limits, job.meter, job.clock)
         try:

@@ -101,6 +101,7 @@ class Partial:
         `boot` names the running kernel: bytes of an earlier one may have been lost with its cache.
         """
         directory = root / (manifest.name_of(source) + SUFFIX)
+        _reopen(root / manifest.name_of(source), directory)
         directory.mkdir(mode=0o700, exist_ok=True)
         lock = _locked(directory)
         if lock is None:
@@ -238,9 +239,26 @@ def _locked(directory: pathlib.Path) -> int | None:
     return None
 
 
+def _reopen(entry: pathlib.Path, directory: pathlib.Path) -> None:
+    """Turn an entry that lost a file back into a fetch under way: what is left of it need not come again."""
+    found = manifest.read(entry)
+    if found is not None and manifest.lacking(entry, found):
+        # A partial that is there already knows more: then this is not done.
+        with contextlib.suppress(OSError):
+            entry.rename(directory)
+
+
 def _read_note(directory: pathlib.Path, source: str) -> Note:
+    """What the note says, else what a manifest there says, of this source; else an empty one."""
     try:
         note = parse_note(manifest.read_small(directory / NOTE))
     except OSError:
-        note = None
+        note = _note_of(manifest.read(directory))
     return note if note is not None and note.source == source else Note(source=source)
+
+
+def _note_of(found: Manifest | None) -> Note | None:
+    if found is None:
+        return None
+    files = {each.name: FileNote(total=each.size, sha256=each.sha256) for each in found.files}
+    return Note(source=found.source, files=files)

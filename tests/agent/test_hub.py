@@ -149,6 +149,19 @@ def test_files_that_are_done_are_not_fetched_again(tmp_path: pathlib.Path) -> No
             assert server.count(path) == (2 if path == second else 1)
 
 
+def test_a_repository_that_lost_a_file_gets_this_file_back(tmp_path: pathlib.Path) -> None:
+    """What a hand or a disk took is fetched again, and nothing else of the unit."""
+    with _hub(FILES) as server:
+        path = _fetch(server, tmp_path)
+        (path / "model-00002-of-00002.safetensors").unlink()
+        assert _fetch(server, tmp_path) == path
+        counts = {name: server.count(f"/org/model/resolve/{COMMIT}/{name}") for name in KEPT}
+    assert counts == dict.fromkeys(KEPT, 1) | {"model-00002-of-00002.safetensors": 2}
+    assert (path / "model-00002-of-00002.safetensors").read_bytes() == FILES[
+        "model-00002-of-00002.safetensors"
+    ]
+
+
 def test_the_token_stays_with_the_hub(tmp_path: pathlib.Path) -> None:
     """A redirect to another port takes Range along and leaves Authorization behind."""
     name = "model-00001-of-00002.safetensors"
