@@ -160,13 +160,18 @@ class Receiver:
             return Refusal(405, "cannot CONNECT: this is no proxy", "method_not_allowed", allow="GET, POST")
         if self._parser.get_http_version() != "1.1":
             return Refusal(505, "cannot answer HTTP/1.0: ask with HTTP/1.1", "http_version")
-        if sum(name.lower() == b"host" for name, _ in self._headers) != 1:
+        if b"host" not in self._named or self._hosts() != 1:
             return Refusal(400, "cannot read the request: it needs exactly one Host", "bad_request")
         if self._named.get(b"expect", b"100-continue").lower() != b"100-continue":
             return Refusal(417, "cannot meet this Expect: 100-continue is known", "expectation_failed")
         if int(self._named.get(b"content-length", b"0")) > self._limits.body:
             return self._too_large()
         return None
+
+    def _hosts(self) -> int:
+        if len(self._named) == len(self._headers):
+            return 1
+        return sum(name.lower() == b"host" for name, _ in self._headers)
 
     def _too_large(self) -> Refusal:
         said = f"cannot read the request: its body is larger than {self._limits.body} bytes"

@@ -99,7 +99,7 @@ def advance(
     if endpoint is None:
         return Nothing("all_tried" if journey.tried else "none_ready")
     tried = (*journey.tried, (endpoint.model, endpoint.replica))
-    return Attempt(endpoint, dataclasses.replace(journey, tried=tried))
+    return Attempt(endpoint, Journey(journey.asked, journey.deadline, tried, journey.deaths))
 
 
 def _spent(journey: Journey, policy: Policy, now: float) -> Nothing | None:

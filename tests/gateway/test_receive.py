@@ -71,6 +71,13 @@ def test_many_upgrades_at_once_are_no_deep_water() -> None:
     assert len(received(offer * 3000)) == 3000
 
 
+def test_a_head_is_charged_with_its_own_bytes_only() -> None:
+    """A read that ends a large body and begins the next head is no large head."""
+    large = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n\r\n" + b"x" * 5000
+    out = received(large + HEAD[:10], HEAD[10:] + b"Content-Length: 0\r\n\r\n", limits=Limits(head=100))
+    assert [type(each) for each in out] == [Request, Request]
+
+
 def test_trailers_and_chunk_sizes_are_bounded_too() -> None:
     """A body whose framing outgrows it is refused like a body that is too large."""
     limits = Limits(head=100, body=100)
