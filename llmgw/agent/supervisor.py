@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 class Weights(Protocol):
     """What the supervisor needs of the node's weights."""
 
-    def holds(self, source: Source) -> bool:
+    async def holds(self, source: Source) -> bool:
         """Whether they are here, whole."""
         ...
 
@@ -188,7 +188,7 @@ class Supervisor:
     async def _fetch(self, source: Source) -> None:
         name = cache_name(source)
         try:
-            if not await asyncio.to_thread(self._weights.holds, source):
+            if not await self._weights.holds(source):
                 self.tell(core.Fetching(name))
             await self._weights.ensure(source)
         except LlmgwError as error:

@@ -45,7 +45,7 @@ class Here:
     def __init__(self, path: pathlib.Path) -> None:
         self.path = path
 
-    def holds(self, _source: Source) -> bool:
+    async def holds(self, _source: Source) -> bool:
         return True
 
     async def ensure(self, _source: Source) -> object:

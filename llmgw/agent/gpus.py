@@ -1,0 +1,102 @@
+"""The cards of this node through NVML, card by card: one that fails is one bad card.
+
+`agent.inventory` reads them, `agent.sweep` asks whether a dead tree's memory is back. Without NVML no
+cards are known, which is not the same as none being free.
+"""
+
+import contextlib
+from collections.abc import Collection, Iterator
+
+import pynvml
+
+from llmgw.fleet.node import Gpu
+
+
+class Gpus:
+    """NVML, loaded once for the life of the agent. `known` is False where there is none."""
+
+    def __init__(self) -> None:
+        self.known = False
+        self.said = ""
+        try:
+            pynvml.nvmlInit()
+        except pynvml.NVMLError as error:
+            self.said = str(error)
+        else:
+            self.known = True
+
+    def close(self) -> None:
+        if self.known:
+            with contextlib.suppress(pynvml.NVMLError):
+                pynvml.nvmlShutdown()
+
+    def read(self, ours: Collection[int]) -> tuple[Gpu, ...] | None:
+        """Every card or MIG slice; None without NVML. Memory of pids that are not `ours` is foreign."""
+        if not self.known:
+            return None
+        try:
+            count = pynvml.nvmlDeviceGetCount()
+        except pynvml.NVMLError:
+            return None
+        return tuple(gpu for index in range(count) for gpu in _card(index, ours))
+
+    def held(self, pids: Collection[int]) -> str:
+        """Which card still charges one of `pids`, in words; empty = none does."""
+        if not self.known or not pids:
+            return ""
+        with contextlib.suppress(pynvml.NVMLError):
+            for index in range(pynvml.nvmlDeviceGetCount()):
+                handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+                for pid, used in _processes(handle):
+                    if pid in pids:
+                        return f"GPU {index} still charges {used >> 20} MiB to pid {pid}, which has ended"
+        return ""
+
+
+def _card(index: int, ours: Collection[int]) -> Iterator[Gpu]:
+    """The card `index`, or its slices. A card that cannot be read is one unhealthy card."""
+    try:
+        handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+        slices = list(_slices(handle))
+        for each in slices or [handle]:
+            yield _gpu(each, ours)
+    except pynvml.NVMLError as error:
+        yield Gpu(uuid=f"card-{index}", name="unknown", healthy=False, said=f"card {index}: {error}")
+
+
+def _slices(handle: object) -> Iterator[object]:
+    """The MIG slices of a card; nothing where it has none."""
+    try:
+        mode, _ = pynvml.nvmlDeviceGetMigMode(handle)
+        if mode != pynvml.NVML_DEVICE_MIG_ENABLE:
+            return
+        most = pynvml.nvmlDeviceGetMaxMigDeviceCount(handle)
+    except pynvml.NVMLError:
+        return  # a card without MIG says so by an error
+    for index in range(most):
+        with contextlib.suppress(pynvml.NVMLError):  # a slice that was not made
+            yield pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
+
+
+def _gpu(handle: object, ours: Collection[int]) -> Gpu:
+    memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
+    return Gpu(
+        uuid=_text(pynvml.nvmlDeviceGetUUID(handle)),
+        name=_text(pynvml.nvmlDeviceGetName(handle)),
+        memory_total=int(memory.total),
+        memory_used=int(memory.used),
+        foreign=sum(used for pid, used in _processes(handle) if pid not in ours),
+    )
+
+
+def _processes(handle: object) -> list[tuple[int, int]]:
+    """(pid, bytes) of everybody who computes there. Bytes are 0 where the driver does not tell them."""
+    try:
+        found = pynvml.nvmlDeviceGetComputeRunningProcesses(handle)
+    except pynvml.NVMLError:
+        return []
+    return [(int(process.pid), int(process.usedGpuMemory or 0)) for process in found]
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else value

@@ -1,0 +1,65 @@
+"""What this node is and has, as it tells it: read anew for every registration.
+
+Called by `agent.serve`. What cannot be read is absent, never zero.
+"""
+
+import dataclasses
+import pathlib
+from collections.abc import Collection
+
+import psutil
+
+from llmgw.agent import procfs
+from llmgw.agent.gpus import Gpus
+from llmgw.agent.sockets import LISTEN
+from llmgw.fleet.node import CachedWeights, InstalledEngine, NodeInfo
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Inventory:
+    """The parts of a node that stay as they are while the agent lives, and how to read the others."""
+
+    fixed: NodeInfo
+    gpus: Gpus
+    cache: pathlib.Path
+
+    def read(
+        self,
+        *,
+        ours: Collection[int],
+        our_ports: Collection[int],
+        weights: tuple[CachedWeights, ...],
+        warnings: tuple[str, ...],
+    ) -> NodeInfo:
+        """The node now. `ours` are the pids of our shards, `our_ports` the ports they hold."""
+        memory = psutil.virtual_memory()
+        return dataclasses.replace(
+            self.fixed,
+            gpus=self.gpus.read(ours),
+            cpu_cores=float(psutil.cpu_count() or 0) or None,
+            memory_total=memory.total,
+            memory_free=memory.available,
+            disk_free=_free(self.cache),
+            weights=weights,
+            ports_taken=foreign_ports(self.fixed.ports, our_ports),
+            warnings=warnings,
+        )
+
+
+def foreign_ports(ports: tuple[int, int], ours: Collection[int]) -> tuple[int, ...]:
+    """The ports of our range that somebody else listens on, ascending."""
+    listening = {socket.local_port for socket in procfs.sockets() if socket.state == LISTEN}
+    first, last = ports
+    return tuple(sorted(port for port in listening if first <= port <= last and port not in ours))
+
+
+def engines_by_name(found: Collection[InstalledEngine]) -> dict[str, str]:
+    """Engine → the program that was found."""
+    return {engine.name: engine.path for engine in found}
+
+
+def _free(path: pathlib.Path) -> int | None:
+    try:
+        return psutil.disk_usage(str(path)).free
+    except OSError:
+        return None

@@ -1,0 +1,97 @@
+"""Which engines this node has, found by resolving paths: nothing is run, ever.
+
+Called once by `agent.serve`. A wrapper script that was asked for its version could start a server; a
+console script's interpreter and the metadata beside it give the version for nothing.
+"""
+
+import pathlib
+import re
+import shutil
+import sys
+from collections.abc import Iterable, Mapping
+
+from llmgw.engines.base import Adapter
+from llmgw.engines.registry import ADAPTERS
+from llmgw.fleet.node import InstalledEngine
+
+_SHEBANG = re.compile(rb"#!\s*(\S+)(?:\s+(\S+))?[^\n]*\n(?:'''exec'\s+(\"[^\"]+\"|\S+))?")
+_DIST = re.compile(r"(?P<name>.+)-(?P<version>[^-]+)\.dist-info\Z")
+
+
+def find(configured: Mapping[str, str], search: str) -> tuple[InstalledEngine, ...]:
+    """The engines that are here. `configured` names programs by engine, in place of the usual names.
+
+    `search` is a PATH. An engine that is configured and not there is simply not installed.
+    """
+    found = (_engine(adapter, configured, search) for adapter in ADAPTERS.values())
+    return tuple(engine for engine in found if engine is not None)
+
+
+def search_path(path: str) -> str:
+    """`path`, then the directory of our own interpreter: engines are often installed beside us."""
+    return (
+        f"{path}:{pathlib.Path(sys.executable).parent}" if path else str(pathlib.Path(sys.executable).parent)
+    )
+
+
+def _engine(adapter: Adapter, configured: Mapping[str, str], search: str) -> InstalledEngine | None:
+    names = (configured[adapter.name],) if adapter.name in configured else adapter.programs
+    for name in names:
+        path = shutil.which(name, path=search)
+        if path is not None:
+            return InstalledEngine(adapter.name, version(pathlib.Path(path), adapter.name), path)
+    return None
+
+
+def version(program: pathlib.Path, engine: str) -> str:
+    """The version of the distribution that `program` is a script of; empty where nothing tells it.
+
+    For a bare Python interpreter it is the version of the engine installed in it.
+    """
+    interpreter = program if program.name.startswith("python") else _interpreter(program)
+    if interpreter is None or not interpreter.name.startswith("python"):
+        return ""
+    wanted = engine if interpreter == program else program.name
+    for directory in _site_packages(interpreter):
+        for match, info in _distributions(directory):
+            if wanted in _scripts(info) or match["name"] == wanted:
+                return match["version"]
+    return ""
+
+
+def _interpreter(script: pathlib.Path) -> pathlib.Path | None:
+    """What the first lines of a script would be run by; None for a binary and for a shell's own scripts."""
+    try:
+        with script.open("rb") as file:
+            match = _SHEBANG.match(file.read(1024))
+    except OSError:
+        return None
+    if match is None:
+        return None
+    program, argument, behind_shell = (part.decode(errors="replace") for part in match.groups(b""))
+    if behind_shell:  # how installers write an interpreter's path that is too long for a shebang
+        return pathlib.Path(behind_shell.strip('"'))
+    if pathlib.PurePath(program).name == "env":
+        resolved = shutil.which(argument)
+        return pathlib.Path(resolved) if resolved else None
+    return pathlib.Path(program)
+
+
+def _site_packages(interpreter: pathlib.Path) -> Iterable[pathlib.Path]:
+    # Not resolved: a virtual environment's interpreter is a link out of it.
+    prefix = interpreter.parent.parent
+    return (*prefix.glob("lib/python3*/site-packages"), *prefix.glob("lib/python3*/dist-packages"))
+
+
+def _distributions(directory: pathlib.Path) -> Iterable[tuple[re.Match[str], pathlib.Path]]:
+    return ((match, path) for path in directory.glob("*.dist-info") if (match := _DIST.match(path.name)))
+
+
+def _scripts(info: pathlib.Path) -> set[str]:
+    """The console scripts of a distribution."""
+    try:
+        text = (info / "entry_points.txt").read_text(errors="replace")
+    except OSError:
+        return set()
+    section = text.partition("[console_scripts]")[2].partition("\n[")[0]
+    return {line.partition("=")[0].strip() for line in section.splitlines() if "=" in line}

@@ -1,0 +1,239 @@
+"""The agent process: builds everything it is made of, adopts what runs, connects, and lets go again.
+
+Called by `llmgw agent` and, in one process with the others, by `llmgw up`. Cancelling it leaves the
+engines running: the next agent of this state directory finds them.
+"""
+
+import asyncio
+import dataclasses
+import importlib.metadata
+import logging
+import os
+import pathlib
+import platform
+import secrets
+from collections.abc import Callable, Mapping
+
+from llmgw.agent import cgroups, core, inventory, launcher, marks, probe
+from llmgw.agent.cache import Cache
+from llmgw.agent.connection import Link
+from llmgw.agent.fetch import Limits as FetchLimits
+from llmgw.agent.gpus import Gpus
+from llmgw.agent.hub import Hub
+from llmgw.agent.inventory import Inventory
+from llmgw.agent.launcher import Launcher
+from llmgw.agent.records import Records
+from llmgw.agent.state import Obeyed, StateDir
+from llmgw.agent.supervisor import Supervisor, SupervisorTimers
+from llmgw.agent.weights import Weights
+from llmgw.fleet.node import InstalledEngine, NodeInfo
+from llmgw.fleet.shard import ShardStatus
+from llmgw.kit.chance import unseeded
+from llmgw.kit.clock import Clock, SystemClock
+from llmgw.kit.tasks import Tasks
+from llmgw.transport.channel import Channel
+from llmgw.transport.client import connect
+from llmgw.wire import messages
+from llmgw.wire.session import Command
+
+log = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Settings:
+    """Where it keeps its state, whom it obeys, and what it says of itself.
+
+    `engines` names programs by engine, in place of the usual names; `ports` is [first, last];
+    `address` is where its engines listen; without a `cache` weights lie below the state directory.
+    Seconds: `progress_every` while something is fetched, `inventory_every` between looks at cards and ports.
+    """
+
+    state_dir: pathlib.Path
+    name: str = dataclasses.field(default_factory=platform.node)
+    control_host: str = "127.0.0.1"
+    control_port: int = 7600
+    address: str = "127.0.0.1"
+    ports: tuple[int, int] = (20000, 20999)
+    labels: tuple[tuple[str, str], ...] = ()
+    engines: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    cache: pathlib.Path | None = None
+    hub: Hub = dataclasses.field(default_factory=Hub)
+    fetch: FetchLimits = dataclasses.field(default_factory=FetchLimits)
+    timers: SupervisorTimers = dataclasses.field(default_factory=SupervisorTimers)
+    limits: core.Limits = dataclasses.field(default_factory=core.Limits)
+    progress_every: float = 1.0
+    inventory_every: float = 30.0
+
+
+async def run(settings: Settings, *, ready: Callable[[str], None] | None = None) -> None:
+    """Supervise until cancelled. `ready(node id)` is called once everything that ran is adopted.
+
+    Raises errors.Failed where the state directory is somebody else's.
+    """
+    with StateDir(settings.state_dir).held() as state:
+        agent = _Agent(settings, state, SystemClock())
+        try:
+            agent.start()
+            if ready is not None:
+                ready(agent.node)
+            await agent.tasks.wait()
+        finally:
+            await agent.close()
+
+
+class _Agent:
+    """The parts of one agent, wired."""
+
+    def __init__(self, settings: Settings, state: StateDir, clock: Clock) -> None:
+        self.node = state.node()
+        self.tasks = Tasks()
+        self._settings, self._state, self._clock = settings, state, clock
+        self._obeyed = state.obeyed()
+        self._problems: tuple[str, ...] = ()
+        self._gpus = Gpus()
+        chance = unseeded()
+        self._cache = Cache(settings.cache or settings.state_dir / "cache")
+        self._weights = Weights(self._cache, self.tasks, clock, chance, settings.fetch, settings.hub)
+        engines = probe.find(settings.engines, probe.search_path(os.environ.get("PATH", "")))
+        self._inventory = Inventory(self._describe(engines), self._gpus, self._cache.root)
+        self._link = Link(
+            self._connect,
+            snapshot=self._snapshot,
+            heartbeat=lambda: messages.Heartbeat(idle=self._supervisor.state.idle()),
+            adopt=self._adopt,
+            obey=self._obey,
+            clock=clock,
+            chance=chance,
+            epoch=self._obeyed.epoch,
+        )
+        self._supervisor = self._supervise(engines)
+
+    def _describe(self, engines: tuple[InstalledEngine, ...]) -> NodeInfo:
+        return NodeInfo(
+            id=self.node,
+            name=self._settings.name,
+            instance=secrets.token_hex(8),
+            address=self._settings.address,
+            build=importlib.metadata.version("llmgw"),
+            protocol=messages.PROTOCOL,
+            engines=engines,
+            labels=self._settings.labels,
+            ports=self._settings.ports,
+        )
+
+    def _supervise(self, engines: tuple[InstalledEngine, ...]) -> Supervisor:
+        logs = self._settings.state_dir / "logs"
+        logs.mkdir(mode=0o700, exist_ok=True)
+        self._cgroups = cgroups.find(self.node)
+        hands = Launcher(
+            self.node,
+            records=Records(self._settings.state_dir / "shards"),
+            logs=logs,
+            cgroups=self._cgroups,
+            engines=inventory.engines_by_name(engines),
+            inherited=launcher.inherited(),
+        )
+        return Supervisor(
+            hands,
+            weights=self._weights,
+            logs=logs,
+            holds=self._gpus.held,
+            report=self._report,
+            clock=self._clock,
+            tasks=self.tasks,
+            timers=self._settings.timers,
+            limits=self._settings.limits,
+        )
+
+    def start(self) -> None:
+        """Adopt before anybody is connected: the first registration must tell what runs."""
+        self._cache.sweep()
+        self._problems = self._supervisor.adopt()
+        for problem in self._problems:
+            log.warning("%s", problem)
+        for key, kept in self._supervisor.state.shards.items():
+            log.info("adopted %s, pid %d", marks.shard_name(key), kept.pid)
+        self.tasks.start("link", self._link.run())
+        self.tasks.start("progress", self._progress())
+        self.tasks.start("inventory", self._changes())
+
+    async def close(self) -> None:
+        await self.tasks.close()
+        self._supervisor.close()
+        self._cache.close()
+        self._gpus.close()
+        if self._cgroups is not None:
+            self._cgroups.remove(self._cgroups.base)  # nothing happens while an engine lives in it
+
+    # --- what the control plane hears --------------------------------------------------------
+
+    async def _connect(self) -> Channel:
+        return await connect(self._settings.control_host, self._settings.control_port, "/agent")
+
+    def _snapshot(self) -> messages.Register:
+        now, state = self._clock.now(), self._supervisor.state
+        return messages.Register(
+            epoch=self._obeyed.epoch,
+            revision=self._obeyed.revision,
+            info=self._info(),
+            shards=state.statuses(now),
+            failures=state.failures(now),
+            progress=self._weights.progress(),
+        )
+
+    def _info(self) -> NodeInfo:
+        return self._inventory.read(
+            ours={mark.pid for mark in marks.scan(self.node)} if self._gpus.known else (),
+            our_ports=self._supervisor.state.ports_taken(),
+            weights=self._weights.entries(),
+            warnings=self._problems,
+        )
+
+    def _report(self, statuses: tuple[ShardStatus, ...]) -> None:
+        settled = any(status.state in ("held", "gone", "failed") for status in statuses)
+        self._link.report(statuses, self._info() if settled else None)
+
+    async def _progress(self) -> None:
+        """Progress while something is fetched, and once more, empty, when nothing is any longer."""
+        told = False
+        while True:
+            now = self._weights.progress()
+            if now or told:
+                self._link.progress(now)
+            told = bool(now)
+            await asyncio.sleep(self._settings.progress_every)
+
+    async def _changes(self) -> None:
+        """A card that died, a port or memory that a stranger took: told when it is seen."""
+        last = await asyncio.to_thread(self._info)
+        while True:
+            await asyncio.sleep(self._settings.inventory_every)
+            info = await asyncio.to_thread(self._info)
+            if (info.gpus, info.ports_taken, info.weights) != (last.gpus, last.ports_taken, last.weights):
+                self._link.report((), info)
+            last = info
+
+    # --- what the control plane says ---------------------------------------------------------
+
+    def _adopt(self, epoch: int, revision: int) -> None:
+        self._obeyed = Obeyed(epoch, max(revision, self._obeyed.revision))
+        self._state.obey(self._obeyed)
+        self._supervisor.heard()
+
+    def _obey(self, command: Command) -> None:
+        if isinstance(command, messages.Collect):
+            self.tasks.start(f"collect {command.seq}", self._collect(command))
+        else:
+            self._supervisor.order(command)
+
+    async def _collect(self, command: messages.Collect) -> None:
+        shards = self._supervisor.state.shards.values()
+        outcomes = await self._weights.collect(
+            command.entries,
+            command.revision,
+            self._obeyed.revision,
+            {kept.spec.cache_name for kept in shards},
+        )
+        data = {"entries": [dataclasses.asdict(outcome) for outcome in outcomes]}
+        self._link.answer(messages.Result(seq=command.seq, data=data))
+        self._link.report((), await asyncio.to_thread(self._info))
