@@ -11,7 +11,7 @@ import dataclasses
 from typing import Literal, Protocol
 
 from llmgw.fleet.routes import Endpoint
-from llmgw.gateway import answers
+from llmgw.gateway import answers, outgoing, refusals
 from llmgw.gateway.access import AccessLog
 from llmgw.gateway.admission import Forward
 from llmgw.gateway.answers import Refusal
@@ -132,22 +132,7 @@ class Exchange:
         self._sent_at = now
         if self._paused:
             connection.pause()
-        connection.ask(self, self._upstream_request(connection.endpoint))
-
-    def _upstream_request(self, endpoint: Endpoint) -> bytes:
-        body = self._order.body.asking(endpoint.model)
-        return (
-            b"POST %b HTTP/1.1\r\nhost: %b\r\ncontent-type: application/json\r\naccept: %b\r\n"
-            b"x-request-id: %b\r\ncontent-length: %d\r\n\r\n%b"
-            % (
-                self._order.path.encode(),
-                _host(endpoint),
-                self._order.accept,
-                self._id,
-                len(body),
-                body,
-            )
-        )
+        connection.ask(self, outgoing.request(self._order, connection.endpoint, self._id))
 
     def _failed(self, said: str, *, died: bool) -> None:
         """An attempt came to nothing, and no byte of it reached the client."""
@@ -282,32 +267,16 @@ class Exchange:
     # --- ends -----------------------------------------------------------------------------------
 
     def _give_up(self, nothing: Nothing) -> None:
-        self._refuse(self._refusal(nothing))
+        route = self._desk.endpoints.table.route(self._order.model)
+        wait = self._retry_after or (route.retry_after if route else 0.0)
+        asked = self._order.body.model
+        self._refuse(refusals.of(nothing, asked, wait, last=self._last, harmed=self._harmed))
 
     def _refuse(self, refusal: Refusal) -> None:
         self._status = refusal.status
         self._client.write(answers.refused(refusal, self._id, keep=self._client.keep))
         self._over("refused", self._desk.clock.now())
         self._client.finished(cut=False)
-
-    def _refusal(self, nothing: Nothing) -> Refusal:
-        model = self._order.body.model
-        route = self._desk.endpoints.table.route(self._order.model)
-        wait = self._retry_after or (route.retry_after if route else 0.0)
-        match nothing.why:
-            case "none_ready":
-                said = f"cannot serve {model!r} now: no replica of it is ready (try again in {wait:.0f} s)"
-                return Refusal(503, said, "model_not_ready", wait)
-            case "late":
-                said = f"cannot answer for {model!r} in time: no engine began to answer"
-                return Refusal(504, said, "upstream_timeout")
-            case "poison":
-                said = f"cannot answer for {model!r}: engines failed while they worked on this request ({self._last})"
-                return Refusal(502, said, "upstream_failed")
-        said = f"cannot answer for {model!r}: the last replica tried gave no answer ({self._last})"
-        if self._harmed:
-            return Refusal(502, said, "upstream_failed")
-        return Refusal(503, said, "upstream_unreachable", wait)
 
     def _leave_engine(self) -> None:
         """Give up the attempt under way, its connection first: nothing of it is left when it is not counted."""
@@ -348,11 +317,6 @@ class Exchange:
             replica=attempt.endpoint.replica if attempt else "-",
             end=end,
         )
-
-
-def _host(endpoint: Endpoint) -> bytes:
-    address = f"[{endpoint.address}]" if ":" in endpoint.address else endpoint.address
-    return f"{address}:{endpoint.port}".encode()
 
 
 def _seconds(value: bytes | None) -> float:
