@@ -10,7 +10,7 @@ from collections.abc import Callable
 import click
 
 from llmgw.cli.processes import Address, Duration, log_to_stderr, state_dir
-from llmgw.gateway.serve import Bound, Settings, own_name, run
+from llmgw.gateway.serve import Bound, Settings, run
 
 
 @click.command()
@@ -26,7 +26,12 @@ from llmgw.gateway.serve import Bound, Settings, own_name, run
 @click.option(
     "--metrics", type=Address(), default="127.0.0.1:9602", show_default=True, help="For Prometheus."
 )
-@click.option("--name", help="Its name for the control plane, which no other may have.  [default: HOST-PID]")
+@click.option(
+    "--name",
+    default="",
+    show_default="HOST:PORT",
+    help="Its name for the control plane, which no other may have.",
+)
 @click.option(
     "--drain",
     type=Duration(),
@@ -46,7 +51,7 @@ def command(
     control: tuple[str, int],
     given: pathlib.Path | None,
     metrics: tuple[str, int],
-    name: str | None,
+    name: str,
     drain: float,
     reuse_port: bool,
     access_log: bool,
@@ -66,7 +71,7 @@ def command(
         control_port=control[1],
         metrics_host=metrics[0],
         metrics_port=metrics[1],
-        name=name or own_name(),
+        name=name,
         reuse_port=reuse_port,
         drain=drain,
         access=sys.stderr.write if access_log else None,

@@ -53,12 +53,20 @@ class Pace:
     backoff: Backoff = KNOCKING
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Identity:
+    """Who we are to the control plane. `instance` is drawn anew by each process of this `name`."""
+
+    name: str
+    instance: str
+
+
 class Link:
     """`news` is set by the endpoints when there is something to report at once."""
 
     def __init__(
         self,
-        name: str,
+        identity: Identity,
         connect: Callable[[], Awaitable[Channel]],
         *,
         endpoints: Endpoints,
@@ -70,7 +78,7 @@ class Link:
         pace: Pace,
     ) -> None:
         self.connected = False
-        self._name = name
+        self._identity = identity
         self._connect = connect
         self._endpoints = endpoints
         self._news = news
@@ -80,6 +88,7 @@ class Link:
         self._chance = chance
         self._pace = pace
         self._channel: Channel | None = None
+        self._refused = ""
         self._left = False
 
     async def run(self) -> None:
@@ -93,28 +102,26 @@ class Link:
                 if failures == 1:
                     log.warning("no control plane, serving by table %d: %s", self._version, error.said)
             else:
-                await self._converse(channel)
-                failures = 1
+                failures = 1 if await self._converse(channel) else failures + 1
             await asyncio.sleep(self._pace.backoff.delay(failures, self._chance))
 
     @property
     def _version(self) -> int:
         return self._endpoints.table.version
 
-    async def _converse(self, channel: Channel) -> None:
+    async def _converse(self, channel: Channel) -> bool:
+        """Until the line ends. Whether we were welcome on it."""
         self._channel = channel
         reports: asyncio.Task[None] | None = None
         try:
-            hello = messages.Subscribe(gateway=self._name, version=self._version)
-            await channel.send(messages.encode(hello))
+            await channel.send(messages.encode(self._hello()))
             reports = self._tasks.start("gateway reports", self._report(channel))
-            self.connected = True
-            log.info("subscribed to the control plane, serving by table %d", self._version)
             while True:
                 await self._heard(await channel.receive())
         except (ChannelClosed, pydantic.ValidationError) as error:
-            if not self._left:
+            if self.connected and not self._left:
                 log.warning("the control plane went away, serving by table %d: %s", self._version, error)
+            return self.connected
         finally:
             self.connected = False
             self._channel = None
@@ -122,14 +129,28 @@ class Link:
                 reports.cancel()
             await channel.close()
 
+    def _hello(self) -> messages.Subscribe:
+        return messages.Subscribe(
+            gateway=self._identity.name, instance=self._identity.instance, version=self._version
+        )
+
     async def _heard(self, data: bytes) -> None:
-        message = messages.decode_down(data)
-        if not isinstance(message, messages.RoutesUpdate):
-            return
-        if self._endpoints.adopt(message.routes):
+        match messages.decode_down(data):
+            case messages.Refused(said=said):
+                if said != self._refused:
+                    log.error("%s", said)
+                self._refused = said
+            case messages.RoutesUpdate(routes=routes):
+                await self._told(routes)
+
+    async def _told(self, routes: Routes) -> None:
+        if self._endpoints.adopt(routes):
             await self._keep(self._endpoints.routes)
         else:
             self._news.set()  # told again: say again by what is served
+        if not self.connected:
+            self.connected, self._refused = True, ""
+            log.info("subscribed to the control plane, serving by table %d", self._version)
 
     async def _keep(self, routes: Routes) -> None:
         try:

@@ -17,7 +17,7 @@ from llmgw.gateway.access import AccessLog
 from llmgw.gateway.endpoints import Endpoints
 from llmgw.gateway.exchange import Desk
 from llmgw.gateway.front import Front
-from llmgw.gateway.link import Link, Pace
+from llmgw.gateway.link import Identity, Link, Pace
 from llmgw.gateway.metrics import Gauge, Metrics
 from llmgw.gateway.receive import Limits
 from llmgw.gateway.scrape import Scrape
@@ -38,16 +38,20 @@ FLUSH = 1.0
 LIMITS, POLICY, REACH, PACE = Limits(), Policy(), Reach(), Pace()
 
 
-def own_name() -> str:
-    """A name that no other gateway has, on any machine, while this process lives."""
-    return f"{socket.gethostname()}-{os.getpid()}"
+def own_name(port: int, *, shared: bool) -> str:
+    """A name for the gateway at `port` of this machine: its next process takes its place by it.
+
+    Where processes share the port, each has its own.
+    """
+    return f"{socket.gethostname()}:{port}" + (f"-{os.getpid()}" if shared else "")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """Where it listens, whom it asks, what it keeps; times in seconds. Port 0 takes a free one.
 
-    `name` must be this process's own: the control plane counts acknowledgements by it. `drain` is
+    `name` must be this gateway's own: the control plane counts acknowledgements by it; "" takes
+    `own_name`. `drain` is
     how long a stop waits for what is under way, `sweep` how often deadlines are looked at. `access`
     takes the lines of the access log; None = nobody wants them.
     """
@@ -59,7 +63,7 @@ class Settings:
     control_port: int = 7600
     metrics_host: str = "127.0.0.1"
     metrics_port: int = 9602
-    name: str = dataclasses.field(default_factory=own_name)
+    name: str = ""
     reuse_port: bool = False
     drain: float = 120.0
     sweep: float = 0.25
@@ -117,7 +121,9 @@ class Gateway:
         self._front = Front(desk, settings.limits, os.urandom(4).hex())
         self._store = RouteStore(settings.state_dir)
         self._link = Link(
-            settings.name,
+            Identity(
+                settings.name or own_name(settings.port, shared=settings.reuse_port), os.urandom(8).hex()
+            ),
             lambda: connect(settings.control_host, settings.control_port, "/gateway"),
             endpoints=self._endpoints,
             news=news,

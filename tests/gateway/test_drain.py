@@ -172,6 +172,26 @@ def test_nonsense_from_the_control_plane_costs_only_the_line(tmp_path: pathlib.P
     story(tell)
 
 
+def test_a_refusal_is_said_once_and_asked_again(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Another gateway has the name: said once, however often it is tried; when the name is free, it is subscribed."""
+
+    async def tell() -> None:
+        async with engines(a1=says("x")) as [engine], gateway(tmp_path, routed(engine.endpoint())) as world:
+            world.control.refusal = "gateway 'gw-1' is refused: another one has the name"
+            await world.control.say(b"nonsense")
+            await until(lambda: len(world.control.subscribed) > 4, "it knocks again")
+            assert len({subscribe.instance for subscribe in world.control.subscribed}) == 1
+            assert (await world.ask(CHAT)).status == 200
+            world.control.refusal = ""
+            version = await world.control.publish(engine.endpoint())
+            await until(lambda: world.control.acked(version), "subscribed again")
+
+    story(tell)
+    assert caplog.text.count("another one has the name") == 1
+
+
 def test_a_partial_table_takes_nothing_away(tmp_path: pathlib.Path) -> None:
     """A restarted control plane that has heard half of its nodes adds to the table; the rest stays routed."""
 

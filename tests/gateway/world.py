@@ -36,6 +36,7 @@ class Control:
         self.subscribed: list[messages.Subscribe] = []
         self.loads: list[messages.Load] = []
         self.left: list[str] = []
+        self.refusal = ""
         self.port = 0
         self._channels: set[Channel] = set()
 
@@ -77,6 +78,9 @@ class Control:
                     case messages.Subscribe():
                         name = message.gateway
                         self.subscribed.append(message)
+                        if self.refusal:
+                            await channel.send(messages.encode(messages.Refused(said=self.refusal)))
+                            return
                         await channel.send(messages.encode(messages.RoutesUpdate(routes=self.routes)))
                     case messages.Load():
                         self.loads.append(message)
