@@ -44,7 +44,7 @@ class Replica:
     def serves(self) -> bool:
         """Whether clients are sent to it (unless it drains)."""
         return self.phase in ("Ready", "Unreachable") and all(
-            shard is not None and shard.state in ("ready", "draining") for shard in self.shards
+            shard.state in ("ready", "draining") for shard in self.present
         )
 
 
@@ -92,6 +92,8 @@ def _phase(
     if lost and not green:
         return "Lost", f"node {lost[0].node} is lost"
     for peer, shard, stands in zip(spec.peers, shards, standing_of, strict=True):
+        if shard is None and green and stands in ("Unheard", "Lost"):
+            continue  # it answers clients, so the rank that nobody reports lives
         if shard is None and stands == "Unheard":
             return "Unknown", f"node {peer.node} has not reported yet"
         if shard is None:

@@ -28,12 +28,14 @@ def advance(view: View, drains: dict[str, Draining]) -> list[Stop]:
         draining = drains[name]
         if not draining.stop_sent and not _due(view, replica, draining):
             continue
-        drains[name] = dataclasses.replace(draining, stop_sent=True)
-        stops += [
+        orders = [
             stop_order(view, shard, draining.because)
             for shard in _next_ranks(replica)
             if may_stop(view, shard)
         ]
+        # A node out of reach gets no order: its drain can still be taken back.
+        drains[name] = dataclasses.replace(draining, stop_sent=draining.stop_sent or bool(orders))
+        stops += orders
     return stops
 
 
@@ -44,8 +46,13 @@ def _next_ranks(replica: Replica) -> list[Shard]:
 
 
 def _due(view: View, replica: Replica, draining: Draining) -> bool:
-    if view.now >= draining.limit or not replica.serves:
+    if view.now >= draining.limit or not (replica.serves or replica.phase == "Unknown"):
         return True
+    # Gateways come back to a restarted control plane in their own time; until then they route what
+    # was ready before it began, and it does not know them.
+    began = view.fleet.since
+    if replica.since < began and view.now - began < view.timers.gateway_silent:
+        return False
     if draining.version == NEW and view.fleet.gateways:
         return False
     for gateway in view.fleet.gateways.values():

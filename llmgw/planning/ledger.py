@@ -38,12 +38,14 @@ class Draining:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Ledger:
-    """`charged` are the failed replicas already counted; `lost` the nodes whose loss was acted on;
-    `routes` the newest table."""
+    """`charged` are the failed replicas already counted; `recalled` tells per node up to which
+    registration its memory of failures was taken over; `lost` are the nodes whose loss was acted on;
+    `routes` is the newest table."""
 
     troubles: Mapping[tuple[str, str], Trouble] = dataclasses.field(default_factory=dict)
     drains: Mapping[str, Draining] = dataclasses.field(default_factory=dict)
     charged: frozenset[str] = frozenset()
+    recalled: Mapping[str, float] = dataclasses.field(default_factory=dict)
     lost: frozenset[str] = frozenset()
     routes: Routes = dataclasses.field(default_factory=Routes)
 

@@ -92,10 +92,11 @@ def _drain(view: View, fresh: list[Replica], stale: list[Replica], count: int) -
     for replica in sorted(stale, key=lambda r: (r.serves, r.id)):
         if not replica.serves and (replica.phase != "Unknown" or enough):
             leave.append((replica.id, f"generation {replica.generation[:6]} is superseded"))
-        elif replica.serves and (enough or (settled and serving - 1 >= count)):
-            leave.append(
-                (replica.id, f"generation {replica.generation[:6]} is replaced and its successor is ready")
+        elif replica.serves and (enough or serving - 1 >= count):
+            why = (
+                "replaced and its successor is ready" if settled else f"superseded, and {count} others serve"
             )
+            leave.append((replica.id, f"generation {replica.generation[:6]} is {why}"))
             serving -= 1
     serving_fresh = sum(replica.serves for replica in fresh)
     excess = len(fresh) - count
@@ -125,7 +126,7 @@ def _undrain(
         draining = view.ledger.drains.get(replica.id)
         if draining is None or draining.stop_sent or not replica.serves:
             continue
-        if replica.generation in generations and short_fresh > 0:
+        if replica.generation in generations and (short_fresh > 0 or serving < count):
             back.append((replica, "it is wanted again"))
             short_fresh -= 1
             serving += 1

@@ -21,7 +21,12 @@ def routes(view: View, drains: Mapping[str, Draining]) -> Routes:
             for _, model in sorted(catalog.models.items())
         )
     )
-    endpoints = tuple(_endpoint(r, r.id in drains) for r in view.replicas.values() if r.serves)
+    endpoints = tuple(
+        _endpoint(r, r.id in drains)
+        for r in view.replicas.values()
+        # One that waits for an unheard node may still be served by a gateway: it must hear of the drain.
+        if r.serves or (r.phase == "Unknown" and r.id in drains)
+    )
     new = Routes(old.version, bool(view.unheard), models, endpoints)
     return old if new == old else dataclasses.replace(new, version=old.version + 1)
 

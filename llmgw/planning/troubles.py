@@ -5,6 +5,7 @@ terminal failure, only a capped delay with its reason.
 """
 
 import dataclasses
+from collections.abc import Mapping
 
 from llmgw.fleet.replica import Replica
 from llmgw.fleet.world import Shard
@@ -20,17 +21,17 @@ def charge(view: View, chance: Chance) -> Ledger:
     troubles = dict(ledger.troubles)
     delays = Backoff(base=view.timers.backoff_base, cap=view.timers.backoff_cap)
     charged = set(ledger.charged & view.replicas.keys())
-    _remembered_by_agents(view, troubles, charged, delays, chance)
+    recalled = _recall(view, troubles, charged, delays, chance)
     for replica in view.replicas.values():
         key = (replica.model, replica.generation)
         if broke(replica) and replica.id not in charged and replica.id not in ledger.drains:
             failures = troubles[key].failures + 1 if key in troubles else 1
             until = view.now + delays.delay(failures, chance)
             nodes = tuple(sorted(shard.spec.node for shard in replica.present if _broke(shard)))
-            troubles[key] = Trouble(failures, until, replica.why, nodes)
+            troubles[key] = Trouble(failures, until, replica.why, nodes, view.now)
             charged.add(replica.id)
-        elif replica.phase == "Ready" and view.now - replica.since >= view.timers.backoff_reset:
-            troubles.pop(key, None)
+    for key in {(r.model, r.generation) for r in view.replicas.values() if _proves(view, r, troubles)}:
+        del troubles[key]
     if view.desired.catalog is not None:
         current = {
             (model.name, generation)
@@ -38,7 +39,7 @@ def charge(view: View, chance: Chance) -> Ledger:
             for generation in view.desired.catalog.generations(model)
         }
         troubles = {key: trouble for key, trouble in troubles.items() if key in current}
-    return dataclasses.replace(ledger, troubles=troubles, charged=frozenset(charged))
+    return dataclasses.replace(ledger, troubles=troubles, charged=frozenset(charged), recalled=recalled)
 
 
 def broke(replica: Replica) -> bool:
@@ -50,21 +51,37 @@ def _broke(shard: Shard) -> bool:
     return shard.state == "failed" or not shard.confirmed
 
 
-def _remembered_by_agents(
+def _proves(view: View, replica: Replica, troubles: Mapping[tuple[str, str], Trouble]) -> bool:
+    """Whether the replica was Ready for long enough since the newest failure, its own or a sibling's."""
+    trouble = troubles.get((replica.model, replica.generation))
+    if trouble is None or replica.phase != "Ready":
+        return False
+    return view.now - max(replica.since, trouble.at) >= view.timers.backoff_reset
+
+
+def _recall(
     view: View,
     troubles: dict[tuple[str, str], Trouble],
     charged: set[str],
     delays: Backoff,
     chance: Chance,
-) -> None:
-    """Take over what agents remember of failures that this control plane has not seen itself."""
-    if view.ledger.troubles or view.ledger.charged:
-        return
-    for node in view.fleet.nodes.values():
+) -> dict[str, float]:
+    """Take over what agents remember of failures, once per registration: forgiving must last."""
+    for name, node in view.fleet.nodes.items():
+        if view.ledger.recalled.get(name) == node.since:
+            continue
         for failure in node.failures:
-            key = (failure.model, failure.generation)
+            key, at = (failure.model, failure.generation), node.since - failure.age
             if key in troubles and troubles[key].failures >= failure.count:
                 continue
-            until = node.since - failure.age + delays.delay(failure.count, chance)
-            troubles[key] = Trouble(failure.count, until, failure.reason)
-    charged |= {r.id for r in view.replicas.values() if broke(r) and (r.model, r.generation) in troubles}
+            until = at + delays.delay(failure.count, chance)
+            troubles[key] = Trouble(failure.count, until, failure.reason, at=at)
+            charged |= {
+                r.id for r in view.replicas.values() if (r.model, r.generation) == key and _broke_by(r, at)
+            }
+    return {name: node.since for name, node in view.fleet.nodes.items()}
+
+
+def _broke_by(replica: Replica, at: float) -> bool:
+    """Whether the replica had failed by then; ages that travelled differ by less than a second."""
+    return broke(replica) and replica.since <= at + 1.0

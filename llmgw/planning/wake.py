@@ -20,8 +20,10 @@ def _instants(view: View) -> Iterator[float]:
         yield node.last_seen + timers.lost
     for trouble in view.ledger.troubles.values():
         yield trouble.until
+        yield trouble.at + timers.backoff_reset
     for drain in view.ledger.drains.values():
         yield drain.limit
+        yield fleet.since + timers.gateway_silent
     for gateway in fleet.gateways.values():
         for at in gateway.green_at.values():
             yield at + timers.evidence
