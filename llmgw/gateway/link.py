@@ -110,11 +110,14 @@ class Link:
         return self._endpoints.table.version
 
     async def _converse(self, channel: Channel) -> bool:
-        """Until the line ends. Whether we were welcome on it."""
+        """Until the line ends. Whether we were not refused on it."""
         self._channel = channel
         reports: asyncio.Task[None] | None = None
         try:
             await channel.send(messages.encode(self._hello()))
+            self.connected = True
+            if not self._refused:
+                log.info("subscribed to the control plane, serving by table %d", self._version)
             reports = self._tasks.start("gateway reports", self._report(channel))
             while True:
                 await self._heard(await channel.receive())
@@ -137,10 +140,12 @@ class Link:
     async def _heard(self, data: bytes) -> None:
         match messages.decode_down(data):
             case messages.Refused(said=said):
+                self.connected = False
                 if said != self._refused:
                     log.error("%s", said)
                 self._refused = said
             case messages.RoutesUpdate(routes=routes):
+                self._refused = ""
                 await self._told(routes)
 
     async def _told(self, routes: Routes) -> None:
@@ -148,9 +153,6 @@ class Link:
             await self._keep(self._endpoints.routes)
         else:
             self._news.set()  # told again: say again by what is served
-        if not self.connected:
-            self.connected, self._refused = True, ""
-            log.info("subscribed to the control plane, serving by table %d", self._version)
 
     async def _keep(self, routes: Routes) -> None:
         try:

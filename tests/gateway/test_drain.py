@@ -187,6 +187,7 @@ def test_a_refusal_is_said_once_and_asked_again(
             world.control.refusal = ""
             version = await world.control.publish(engine.endpoint())
             await until(lambda: world.control.acked(version), "subscribed again")
+            assert "control_connected 1" in await world.metrics()
 
     story(tell)
     assert caplog.text.count("another one has the name") == 1
