@@ -3,6 +3,7 @@
 Noted by `gateway.exchange` and `gateway.front`; flushed by the sweep in `gateway.serve`.
 """
 
+import contextlib
 from collections.abc import Callable
 
 BATCH = 512
@@ -41,4 +42,5 @@ class AccessLog:
         """Write what was noted."""
         if self._lines:
             lines, self._lines = self._lines, []
-            self._write("".join(lines))
+            with contextlib.suppress(OSError):  # whoever read the log has gone: requests go on without it
+                self._write("".join(lines))

@@ -265,6 +265,25 @@ def test_a_line_a_request_without_its_content(tmp_path: pathlib.Path) -> None:
     story(tell)
 
 
+def test_a_log_that_nobody_reads_stops_nothing(tmp_path: pathlib.Path) -> None:
+    """stderr is a broken pipe: the requests after the first flush are answered as the ones before."""
+
+    async def tell() -> None:
+        broken: list[str] = []
+
+        def write(text: str) -> None:
+            broken.append(text)
+            raise BrokenPipeError
+
+        async with gateway(tmp_path, routed(a={}), access=write) as world:
+            await world.ask(CHAT)
+            await until(lambda: broken, "a flush failed")
+            assert (await world.ask(CHAT)).status == 503
+            assert not world.running.done()
+
+    story(tell)
+
+
 async def get(world: World, path: str) -> Answer:
     """One GET."""
     return parse(await world.raw(b"GET %b HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n" % path.encode()))
