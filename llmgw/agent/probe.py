@@ -14,7 +14,7 @@ from llmgw.engines.base import Adapter
 from llmgw.engines.registry import ADAPTERS
 from llmgw.fleet.node import InstalledEngine
 
-_SHEBANG = re.compile(rb"#!\s*(\S+)(?:\s+(\S+))?[^\n]*\n(?:'''exec'\s+(\"[^\"]+\"|\S+))?")
+_SHEBANG = re.compile(rb"#![ \t]*(\S+)(?:[ \t]+(\S+))?[^\n]*\n(?:'''exec'\s+(\"[^\"]+\"|\S+))?")
 _DIST = re.compile(r"(?P<name>.+)-(?P<version>[^-]+)\.dist-info\Z")
 
 
@@ -39,7 +39,8 @@ def _engine(adapter: Adapter, configured: Mapping[str, str], search: str) -> Ins
     for name in names:
         path = shutil.which(name, path=search)
         if path is not None:
-            return InstalledEngine(adapter.name, version(pathlib.Path(path), adapter.name), path)
+            program = pathlib.Path(path).absolute()
+            return InstalledEngine(adapter.name, version(program, adapter.name), str(program))
     return None
 
 

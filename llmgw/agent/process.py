@@ -97,6 +97,7 @@ def launch(
     try:
         child = subprocess.Popen(
             argv,
+            cwd="/",
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

@@ -159,7 +159,7 @@ def progress_of(text: str, prefix: str) -> float | None:
 def how_it_ended(code: int | None) -> str:
     """`exit 1`, `killed by SIGKILL`, or that nobody knows: negative codes are signals."""
     if code is None:
-        return "ended (exit status unknown: it was adopted, not started, by this agent)"
+        return "ended, exit status unknown (another agent had started it)"
     if code >= 0:
         return f"exit {code}"
     try:
@@ -169,10 +169,10 @@ def how_it_ended(code: int | None) -> str:
 
 
 def last_error(log_tail: str) -> str:
-    """The last line that reads like an error, else the last line; safe to show, at most 300 characters."""
-    lines = [line for raw in log_tail.splitlines() if (line := safe(raw).strip())]
+    """The last line that reads like an error, or nothing; safe to show, at most 300 characters."""
+    lines = (safe(raw).strip() for raw in log_tail.splitlines())
     errors = [line for line in lines if _ERROR.search(line) and not _NOISE.search(line)]
-    return (errors or lines or [""])[-1][:300]
+    return errors[-1][:300] if errors else ""
 
 
 def explained(ended: str, log_tail: str) -> str:

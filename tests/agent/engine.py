@@ -40,7 +40,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         elif self.path == "/v1/models":
             self.answer(200, {"data": [{"id": NAME}]})
         else:
-            busy = 1 if os.path.exists("busy") or "busy" in DOES else 0
+            busy = int("busy" in DOES)
             moving = time.time_ns() if "moving" in DOES else 7
             self.answer(
                 200,
@@ -51,6 +51,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         if "mute" in DOES:
             time.sleep(600)
+        if "slow" in DOES:
+            time.sleep(0.2)
         self.answer(500 if "broken" in DOES else 200, {"choices": [{"text": "I"}]})
 
     def answer(self, status: int, body: object) -> None:
@@ -80,6 +82,8 @@ def main() -> None:
         time.sleep(600)
     server = http.server.ThreadingHTTPServer((FLAGS["--host"], int(FLAGS["--port"])), Handler)
     server.daemon_threads = True
+    signal.signal(signal.SIGUSR1, lambda *_: server.socket.close())
+    signal.signal(signal.SIGUSR2, lambda *_: DOES.append("busy"))
     print("listening", flush=True)
     server.serve_forever()
 

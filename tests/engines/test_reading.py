@@ -55,12 +55,13 @@ def test_an_exit_is_explained_by_the_last_real_error() -> None:
         (0, "exit 0"),
         (-15, "killed by SIGTERM"),
         (-60, "killed by signal 60"),
-        (None, "ended (exit status unknown: it was adopted, not started, by this agent)"),
+        (None, "ended, exit status unknown (another agent had started it)"),
     ],
 )
-def test_an_empty_log_leaves_the_exit(code: int | None, said: str) -> None:
-    """Signals have names, and what nobody can know is said to be unknown."""
-    assert adapter("llamacpp").explain(code, "\n \n") == said
+@pytest.mark.parametrize("log", ["\n \n", "I slot release: stop processing: n_tokens = 2\n"])
+def test_a_log_without_an_error_leaves_the_exit(code: int | None, said: str, log: str) -> None:
+    """Signals have names, what nobody can know is said to be unknown, and chatter is no reason."""
+    assert adapter("llamacpp").explain(code, log) == said
 
 
 def test_sglang_that_killed_itself_is_not_called_out_of_memory() -> None:

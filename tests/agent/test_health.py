@@ -1,0 +1,224 @@
+"""When an engine has started, is ready, is slow, is dead: by rule, and with real processes."""
+
+import asyncio
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from llmgw.agent.pulse import Probe, Pulse
+from llmgw.engines.base import Load
+from tests.agent.house import House, alive, gone, launched, ready, until
+
+T0, HANG = 1000.0, 60.0
+BUSY = Load(running=3, waiting=1)
+
+
+def judged(*probes: Probe, every: float = 10.0) -> str:
+    """What is said after a row of probes, one every `every` seconds; empty = it lives."""
+    pulse, now = Pulse(T0), T0
+    for probe in probes:
+        now += every
+        pulse = pulse.after(probe, now)
+        if said := pulse.dead(probe, now, HANG):
+            return said
+    return ""
+
+
+def test_three_refusals_in_a_row_are_dead() -> None:
+    """One or two refused connections are a full backlog; three are an engine that serves no more."""
+    refused, answered = Probe("refused"), Probe("answered")
+    assert judged(refused, refused, answered, refused, refused) == ""
+    assert judged(refused, refused, refused) == (
+        "its process lives, its port refuses connections (3 times in a row)"
+    )
+
+
+def test_slow_is_not_dead_while_processor_time_moves() -> None:
+    """An engine that answers no probe for ten minutes but works is left alone."""
+    assert judged(*[Probe("slow", cpu=n) for n in range(60)]) == ""
+
+
+def test_no_answer_and_no_processor_time_is_dead_at_the_hang_limit() -> None:
+    """A frozen process is found by its silence and its stillness together."""
+    frozen = Probe("slow", cpu=5, said="/health does not answer and no processor time is used")
+    assert judged(*[frozen] * 6) == ""
+    assert judged(*[frozen] * 7).startswith("no progress for 1m: /health does not answer")
+
+
+def test_requests_that_stand_still_are_dead_though_health_says_200() -> None:
+    """In flight, counters still, for the hang limit: dead, whatever the page says."""
+    stuck = Probe("answered", load=BUSY, progress=7.0)
+    assert judged(*[stuck] * 6) == ""
+    assert judged(*[stuck] * 7) == "no progress for 1m with 3 requests in flight"
+
+
+def test_counters_that_move_are_work() -> None:
+    """The same requests in flight for ten minutes, with tokens coming: alive."""
+    assert judged(*[Probe("answered", load=BUSY, progress=float(n)) for n in range(60)]) == ""
+
+
+def test_an_idle_engine_never_hangs() -> None:
+    """Nothing in flight, nothing moves: that is rest."""
+    assert judged(*[Probe("answered", load=Load(0, 0), progress=7.0)] * 60) == ""
+
+
+def test_an_engine_without_counters_is_judged_by_its_health_alone() -> None:
+    """No metrics: absence of numbers is no standstill."""
+    assert judged(*[Probe("answered")] * 60) == ""
+
+
+def test_an_engine_that_says_503_for_the_hang_limit_is_dead() -> None:
+    """Unwell for a moment is a moment; for a minute it is over."""
+    unwell = Probe("unwell", said="/health answers 503")
+    assert judged(*[unwell] * 5, Probe("answered"), *[unwell] * 5) == ""
+    assert judged(*[unwell] * 7) == "no progress for 1m: /health answers 503"
+
+
+# --- for real --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def house(tmp_path: pathlib.Path) -> Iterator[House]:
+    """A node without cgroups: nothing here depends on them."""
+    house = House(tmp_path, with_cgroups=False)
+    yield house
+    house.clean()
+
+
+@pytest.mark.parametrize(
+    ("does", "said"),
+    [
+        ("unwell", "/health answers 503"),
+        ("wrong-name", "/v1/models names somebody-else, not alpha"),
+        ("broken", 'its first completion answers 500: {"choices": [{"text": "I"}]}'),
+    ],
+)
+def test_healthy_is_not_ready(house: House, does: str, said: str) -> None:
+    """A page that says 200 proves nothing; what is missing is said, and is the reason at the deadline."""
+
+    async def story() -> None:
+        async with house.agent() as agent:
+            shard = house.spec(does=does, start_deadline=1.0)
+            await launched(agent, shard)
+            await until(lambda: agent.state.shards[shard.key].reason == said, said)
+            await until(lambda: house.last(shard.key).state == "failed", "failed")
+            assert house.last(shard.key).reason.endswith(f"it was started: {said}")
+            assert "ready" not in house.states(shard.key)
+            await gone(agent, shard)
+
+    asyncio.run(story())
+
+
+def test_an_engine_that_cannot_complete_is_never_ready(house: House) -> None:
+    """Health 200, completions hang: not ready, and over at the start deadline."""
+
+    async def story() -> None:
+        async with house.agent() as agent:
+            shard = house.spec(does="mute", start_deadline=0.8)
+            await launched(agent, shard)
+            await until(lambda: house.last(shard.key).state == "failed", "failed")
+            assert "ready" not in house.states(shard.key)
+            await gone(agent, shard)
+
+    asyncio.run(story())
+
+
+FOREIGN = """
+import http.server, sys
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200); self.end_headers(); self.wfile.write(b'{"data": [{"id": "alpha"}]}')
+    do_POST = do_GET
+    def log_message(self, *args): pass
+http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+"""
+
+
+def test_a_stranger_that_answers_on_our_port_makes_nobody_ready(house: House) -> None:
+    """All the right answers from a socket that is not of our tree: named, and never ready."""
+
+    async def story() -> None:
+        async with house.agent() as agent:
+            shard = house.spec(does="silent", start_deadline=600.0)
+            await launched(agent, shard)
+            stranger = strange(shard.port)
+            try:
+                said = f"port {shard.port} is answered by pid {stranger.pid}, which is not of this shard"
+                await until(lambda: agent.state.shards[shard.key].reason == said, said)
+            finally:
+                stranger.kill()
+                stranger.wait()
+            await gone(agent, shard)
+
+    asyncio.run(story())
+
+
+def strange(port: int) -> "subprocess.Popen[bytes]":
+    """Somebody else's server, which answers everything."""
+    return subprocess.Popen([sys.executable, "-S", "-c", FOREIGN, str(port)])
+
+
+def test_idle_follows_the_engines_own_counters(house: House) -> None:
+    """Nothing running and nothing waiting is idle; one request is not."""
+
+    async def story() -> None:
+        async with house.agent() as agent:
+            shard = house.spec(does="moving")
+            pid = await ready(house, agent, shard)
+            await until(lambda: agent.state.idle() == ((shard.key, True),), "idle")
+            os.kill(pid, signal.SIGUSR2)
+            await until(lambda: agent.state.idle() == ((shard.key, False),), "busy")
+            await gone(agent, shard)
+
+    asyncio.run(story())
+
+
+def test_an_engine_that_stopped_listening_is_dead(house: House) -> None:
+    """Its process lives, its port refuses: failed, and the process is ended."""
+
+    async def story() -> None:
+        async with house.agent() as agent:
+            shard = house.spec()
+            pid = await ready(house, agent, shard)
+            os.kill(pid, signal.SIGUSR1)
+            await until(lambda: house.last(shard.key).state == "failed", "failed")
+            assert "its port refuses connections" in house.last(shard.key).reason
+            await until(lambda: not alive(pid), "its end")
+            await gone(agent, shard)
+
+    asyncio.run(story())
+
+
+def test_work_that_stands_still_is_dead(house: House) -> None:
+    """In flight without a token for the hang limit: failed with the numbers."""
+
+    async def story() -> None:
+        async with house.agent() as agent:
+            shard = house.spec()
+            pid = await ready(house, agent, shard)
+            os.kill(pid, signal.SIGUSR2)
+            await until(lambda: house.last(shard.key).state == "failed", "failed")
+            assert house.last(shard.key).reason == "no progress for 600ms with 1 requests in flight"
+            await gone(agent, shard)
+
+    asyncio.run(story())
+
+
+def test_a_port_that_nobody_held_at_exec_is_free(house: House) -> None:
+    """A listener that went away before the start is no reason to refuse it."""
+
+    async def story() -> None:
+        async with house.agent() as agent:
+            shard = house.spec()
+            with socket.create_server(("127.0.0.1", shard.port)):
+                pass
+            await ready(house, agent, shard)
+            await gone(agent, shard)
+
+    asyncio.run(story())
