@@ -44,10 +44,7 @@ class Engine:
 
     def chat(self, prompt: str = "hello", **fields: Any) -> str:
         """The content of one plain chat completion."""
-        body = {"model": self.name, "messages": [{"role": "user", "content": prompt}], **fields}
-        status, answer = ask(self.port, "POST", "/v1/chat/completions", body)
-        assert status == 200, f"{self.name} answered {status}: {answer!r}"
-        return str(answer["choices"][0]["message"]["content"])
+        return chat(self.port, self.name, prompt, **fields)
 
 
 def start(
@@ -81,6 +78,14 @@ def wait_ready(engine: Engine, within: float = 20.0) -> None:
         return engine.healthy()
 
     wait_for(ready, f"{engine.name} is ready on port {engine.port}", within=within)
+
+
+def chat(port: int, model: str, prompt: str = "hello", **fields: Any) -> str:
+    """The content of one plain chat completion, asked of the engine itself."""
+    body = {"model": model, "messages": [{"role": "user", "content": prompt}], **fields}
+    status, answer = ask(port, "POST", "/v1/chat/completions", body)
+    assert status == 200, f"{model} answered {status}: {answer!r}"
+    return str(answer["choices"][0]["message"]["content"])
 
 
 def ask(port: int, method: str, path: str, body: object = None, timeout: float = 10.0) -> tuple[int, Any]:
