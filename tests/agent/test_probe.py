@@ -104,6 +104,4 @@ def test_engines_are_looked_for_beside_our_own_interpreter() -> None:
 def test_the_engine_of_this_environment_is_found() -> None:
     """The real llama-server of the test environment, with its wheel's version."""
     found = {engine.name: engine for engine in find({}, search_path(""))}
-    if "llamacpp" not in found:
-        pytest.skip("no llama-server beside this interpreter")
     assert found["llamacpp"].version.startswith("0.")
