@@ -31,6 +31,14 @@ class Cgroups:
         """Where the group `path` is on disk."""
         return self.mount / path.lstrip("/")
 
+    def processor_time(self, path: str) -> int:
+        """Microseconds that the group and those below it have used; 0 where it is gone."""
+        try:
+            first = (self.directory(path) / "cpu.stat").read_text().split()
+        except OSError:
+            return 0
+        return int(first[1])
+
     def kill(self, path: str) -> None:
         """SIGKILL everything in the group and below it, at once; nothing where the group is gone."""
         try:

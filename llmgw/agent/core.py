@@ -366,6 +366,8 @@ def _refusal(state: AgentState, spec: ShardSpec) -> str:
         return f"it is meant for node {spec.node}, this is {state.node}"
     if len(state.shards) >= state.limits.shards:
         return f"this node already keeps {len(state.shards)} shards"
+    if spec.profile.gpus_per_node and not spec.gpus:
+        return f"it needs {spec.profile.gpus_per_node} GPUs and names none"
     for kept in _holding(state):
         holder = f"{kept.spec.replica} rank {kept.spec.rank} ({kept.state})"
         for gpu in spec.gpus:

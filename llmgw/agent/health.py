@@ -24,11 +24,15 @@ from llmgw.kit.text import safe
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HealthTimers:
-    """Seconds. `look`: between probes of a start. `every`: between probes of a ready engine, 0 = as its adapter
-    says. `canary`: how long the first completion may take. `hang`: no progress for this long is dead."""
+    """Seconds. `look`: between probes of a start. `canary`: how long the first completion may take.
+
+    `hang`: no progress for this long is dead. `every` and `probe` (between probes of a ready engine, and
+    of one probe) are the adapter's where they are 0.
+    """
 
     look: float = 0.2
     every: float = 0.0
+    probe: float = 0.0
     canary: float = 120.0
     hang: float = 60.0
 
@@ -59,7 +63,10 @@ class Watcher:
         """Watch on from `reached`: "starting", "started" or "ready"."""
         limits = httpx.Limits(max_keepalive_connections=0)
         async with httpx.AsyncClient(
-            base_url=self._base, trust_env=False, timeout=self._watch.timeout, limits=limits
+            base_url=self._base,
+            trust_env=False,
+            timeout=self._timers.probe or self._watch.timeout,
+            limits=limits,
         ) as client:
             if reached == "starting":
                 await self._until(self._started)
@@ -166,7 +173,7 @@ class Watcher:
             await asyncio.sleep(self._timers.every or self._watch.every)
 
     async def _probe(self, client: httpx.AsyncClient) -> Probe:
-        cpu = sum(stat.cpu for stat in await asyncio.to_thread(self._tree.members))
+        cpu = await asyncio.to_thread(self._tree.processor_time)
         try:
             health = await client.get(self._watch.path)
             metrics = (await client.get("/metrics")).text

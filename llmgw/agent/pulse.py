@@ -16,7 +16,7 @@ REFUSALS = 3
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Probe:
-    """One look at a ready engine. `cpu` is the processor time of its whole tree, in ticks."""
+    """One look at a ready engine. `cpu` grows with the processor time of its tree."""
 
     outcome: Literal["answered", "unwell", "slow", "refused"]
     cpu: int = 0

@@ -5,6 +5,7 @@ engines running: the next agent of this state directory finds them.
 """
 
 import asyncio
+import contextlib
 import dataclasses
 import importlib.metadata
 import logging
@@ -90,6 +91,7 @@ class _Agent:
         self._settings, self._state, self._clock = settings, state, clock
         self._obeyed = state.obeyed()
         self._problems: tuple[str, ...] = ()
+        self._look = asyncio.Event()
         self._gpus = Gpus()
         chance = unseeded()
         self._cache = Cache(settings.cache or settings.state_dir / "cache")
@@ -190,8 +192,9 @@ class _Agent:
         )
 
     def _report(self, statuses: tuple[ShardStatus, ...]) -> None:
-        settled = any(status.state in ("held", "gone", "failed") for status in statuses)
-        self._link.report(statuses, self._info() if settled else None)
+        self._link.report(statuses)
+        if any(status.state in ("held", "gone", "failed") for status in statuses):
+            self._look.set()
 
     async def _progress(self) -> None:
         """Progress while something is fetched, and once more, empty, when nothing is any longer."""
@@ -204,10 +207,13 @@ class _Agent:
             await asyncio.sleep(self._settings.progress_every)
 
     async def _changes(self) -> None:
-        """A card that died, a port or memory that a stranger took: told when it is seen."""
+        """What the node has and holds, told when it is seen to have changed: after a shard, or by itself."""
         last = await asyncio.to_thread(self._info)
         while True:
-            await asyncio.sleep(self._settings.inventory_every)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._settings.inventory_every):
+                    await self._look.wait()
+            self._look.clear()
             info = await asyncio.to_thread(self._info)
             if (info.gpus, info.ports_taken, info.weights) != (last.gpus, last.ports_taken, last.weights):
                 self._link.report((), info)
@@ -236,4 +242,4 @@ class _Agent:
         )
         data = {"entries": [dataclasses.asdict(outcome) for outcome in outcomes]}
         self._link.answer(messages.Result(seq=command.seq, data=data))
-        self._link.report((), await asyncio.to_thread(self._info))
+        self._look.set()

@@ -40,6 +40,14 @@ class Tree:
         """Its live processes now."""
         return marks.members(self.identity)
 
+    def processor_time(self) -> int:
+        """What the tree has used, in a unit of its own: only whether it grows means anything."""
+        if self._cgroups is not None and self.identity.cgroup:
+            return self._cgroups.processor_time(self.identity.cgroup)
+        # Its session alone: reading every environment of the machine at each probe would cost more.
+        stats = (procfs.live(pid) for pid in procfs.pids())
+        return sum(stat.cpu for stat in stats if stat is not None and stat.session == self.identity.pid)
+
     async def end(self, *, grace: float, term: bool) -> None:
         """Ask the leader to end and give it `grace` seconds. Without `term` it is only waited for."""
         if self._leader is None:

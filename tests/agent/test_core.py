@@ -117,6 +117,7 @@ def test_a_stop_for_another_generation_stops_nothing() -> None:
     [
         (spec("beta/aaaa", gpus=("GPU-1",), port=20500), "GPU GPU-1 is held by alpha/x7qf rank 0 (starting)"),
         (spec("beta/aaaa", port=20005), "port 20005 is held by alpha/x7qf rank 0 (starting)"),
+        (spec("beta/aaaa", port=20500, gpus_per_node=2), "it needs 2 GPUs and names none"),
         (spec("beta/aaaa", nodes=("node-b",), port=20500), "it is meant for node node-b, this is node-a"),
     ],
 )

@@ -1,6 +1,7 @@
 """When an engine has started, is ready, is slow, is dead: by rule, and with real processes."""
 
 import asyncio
+import dataclasses
 import os
 import pathlib
 import signal
@@ -13,8 +14,9 @@ import pytest
 
 from llmgw.agent.pulse import Probe, Pulse
 from llmgw.engines.base import Load
-from tests.agent.house import House, alive, gone, launched, ready, until
+from tests.agent.house import TIMERS, House, alive, gone, launched, ready, until
 
+FREEZING = dataclasses.replace(TIMERS, health=dataclasses.replace(TIMERS.health, probe=0.1))
 T0, HANG = 1000.0, 60.0
 BUSY = Load(running=3, waiting=1)
 
@@ -222,3 +224,26 @@ def test_a_port_that_nobody_held_at_exec_is_free(house: House) -> None:
             await gone(agent, shard)
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize("with_cgroups", [True, False])
+def test_a_frozen_engine_is_dead_and_its_tree_ends(tmp_path: pathlib.Path, with_cgroups: bool) -> None:
+    """SIGSTOP: no answer and no processor time for the hang limit, in a group or in a session."""
+    house = House(tmp_path, with_cgroups=with_cgroups)
+
+    async def story() -> None:
+        async with house.agent(timers=FREEZING) as agent:
+            shard = house.spec()
+            pid = await ready(house, agent, shard)
+            os.kill(pid, signal.SIGSTOP)
+            await until(lambda: house.last(shard.key).state == "failed", "failed")
+            assert house.last(shard.key).reason == (
+                "no progress for 600ms: /health does not answer and no processor time is used"
+            )
+            await until(lambda: not alive(pid), "its end")
+            await gone(agent, shard)
+
+    try:
+        asyncio.run(story())
+    finally:
+        house.clean()
