@@ -195,6 +195,9 @@ class Supervisor:
             self.tell(core.FetchFailed(name, error.said))
         else:
             self.tell(core.Fetched(name))
+        finally:
+            if self._fetches.get(name) is asyncio.current_task():
+                del self._fetches[name]
 
     async def _launch(self, command: core.Launch) -> None:
         spec = command.spec

@@ -42,8 +42,9 @@ class Tree:
 
     def processor_time(self) -> int:
         """What the tree has used, in a unit of its own: only whether it grows means anything."""
-        if self._cgroups is not None and self.identity.cgroup:
-            return self._cgroups.processor_time(self.identity.cgroup)
+        group = self.identity.cgroup
+        if self._cgroups is not None and group and (used := self._cgroups.processor_time(group)):
+            return used
         # Its session alone: reading every environment of the machine at each probe would cost more.
         stats = (procfs.live(pid) for pid in procfs.pids())
         return sum(stat.cpu for stat in stats if stat is not None and stat.session == self.identity.pid)
