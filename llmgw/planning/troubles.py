@@ -20,7 +20,7 @@ def charge(view: View, chance: Chance) -> Ledger:
     ledger = view.ledger
     troubles = dict(ledger.troubles)
     delays = Backoff(base=view.timers.backoff_base, cap=view.timers.backoff_cap)
-    charged = set(ledger.charged & view.replicas.keys())
+    charged = {r.id for r in view.replicas.values() if r.id in ledger.charged and broke(r)}
     recalled = _recall(view, troubles, charged, delays, chance)
     for replica in view.replicas.values():
         key = (replica.model, replica.generation)

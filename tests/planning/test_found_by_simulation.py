@@ -64,6 +64,17 @@ def test_what_was_forgiven_is_not_remembered_again() -> None:
     assert trouble.until > story.now
 
 
+def test_a_replica_that_was_given_up_and_came_back_can_fail_again() -> None:
+    """An assignment confirmed too late was one failure; when its engine then fails, that is another."""
+    story = Story(a_node("n0"), catalog=a_catalog(a_model()))
+    (assign,) = [action for action in story.decides() if isinstance(action, Assign)]
+    story.silence("n0").after(31).decides()
+    assert [trouble.failures for trouble in story.ledger.troubles.values()] == [1]
+    story.registers(a_node("n0"), (assign.spec, ShardStatus(*assign.spec.key, "held"))).decides()
+    story.says(assign.spec.key, "failed", reason="exit 1").decides()
+    assert [trouble.failures for trouble in story.ledger.troubles.values()] == [2]
+
+
 def test_fewer_replicas_and_a_new_generation_at_once() -> None:
     """The old ones above the new count leave first, or they hold the room that the roll-out needs."""
     story = served(3, nodes=3)
