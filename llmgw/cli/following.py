@@ -21,29 +21,25 @@ SAY_EVERY = 5.0
 
 
 def follow(client: Client, event: int, limit: float) -> int:
-    """Until nothing is outstanding; returns the exit code. Ctrl-C detaches: the work goes on."""
+    """Until nothing is outstanding; returns the exit code."""
     clock = SystemClock()
     began = said_at = clock.now()
-    try:
-        while True:
-            for entry in client.get("/v1/events", after=event):
-                event = int(entry["number"])
-                click.echo(f"  {safe(entry['about'])}  {safe(entry['said'])}", err=True)
-            status = client.get("/v1/status")
-            if not status["outstanding"]:
-                click.echo(f"done in {clock.now() - began:.1f}s", err=True)
-                return Exit.DONE
-            if clock.now() - began > limit:
-                click.echo("still outstanding; the work goes on:", err=True)
-                _say(f"  {line}" for line in status["outstanding"])
-                return Exit.TIMEOUT
-            if clock.now() - said_at > SAY_EVERY:
-                said_at = clock.now()
-                _say(_fetching(client))
-            time.sleep(POLL)
-    except KeyboardInterrupt:
-        click.echo("\ndetached; the work goes on. See it with `llmgw replicas`", err=True)
-        return Exit.INTERRUPTED
+    while True:
+        for entry in client.get("/v1/events", after=event):
+            event = int(entry["number"])
+            click.echo(f"  {safe(entry['about'])}  {safe(entry['said'])}", err=True)
+        status = client.get("/v1/status")
+        if not status["outstanding"]:
+            click.echo(f"done in {clock.now() - began:.1f}s", err=True)
+            return Exit.DONE
+        if clock.now() - began > limit:
+            click.echo("still outstanding; the work goes on:", err=True)
+            _say(f"  {line}" for line in status["outstanding"])
+            return Exit.TIMEOUT
+        if clock.now() - said_at > SAY_EVERY:
+            said_at = clock.now()
+            _say(_fetching(client))
+        time.sleep(POLL)
 
 
 def _fetching(client: Client) -> Iterable[str]:

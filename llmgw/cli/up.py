@@ -25,9 +25,10 @@ from llmgw.cli.exits import Exit
 from llmgw.cli.processes import Address, log_to_stderr, state_dir
 from llmgw.cli.uploads import read_upload
 from llmgw.control import serve as control
-from llmgw.errors import Failed, Unreachable
+from llmgw.errors import Failed
 from llmgw.fleet.expiry import Timers
 from llmgw.gateway import serve as gateway
+from llmgw.kit.clock import SystemClock
 from llmgw.kit.text import safe
 from llmgw.planning.plan import Plan
 from llmgw.planning.render import plan_lines
@@ -35,6 +36,7 @@ from llmgw.planning.render import plan_lines
 LONGEST_START = 30.0
 """Seconds until the three have found each other."""
 
+LONGEST_APPLY = 1800.0
 LONGEST_ANSWER = 120.0
 QUESTION = "In one short sentence: what is a GPU?"
 
@@ -77,9 +79,7 @@ def command(
         plan: Plan = client.ask(Plan, "/v1/plan", upload.body())
         for line in plan_lines(plan):
             click.echo(line)
-        code = accept(client, upload, plan, "llmgw up", "ready", 1800.0)
-        if code == Exit.INTERRUPTED:
-            return code
+        accept(client, upload, plan, "llmgw up", "ready", LONGEST_APPLY)
         _introduce(client, where)
         parts.stay()
     return Exit.DONE
@@ -126,6 +126,7 @@ class _Parts:
         self._where = where
         self._loop: asyncio.AbstractEventLoop | None = None
         self._leave = asyncio.Event()
+        self._listens = threading.Event()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._main, name="llmgw-up")
 
@@ -144,13 +145,14 @@ class _Parts:
             raise self._failure
 
     def wait_for_node(self, client: Client) -> None:
-        """Until the agent has registered. Raises Failed."""
-        for _ in range(int(LONGEST_START / 0.1)):
+        """Until our own control plane listens and our agent has registered. Raises Failed."""
+        clock = SystemClock()
+        limit = clock.now() + LONGEST_START
+        while clock.now() < limit:
             if not self._thread.is_alive():
                 self.raise_failure()
-            with contextlib.suppress(Unreachable):
-                if "Ready" in client.get("/v1/status")["nodes"].values():
-                    return
+            if self._listens.wait(0.1) and "Ready" in client.get("/v1/status")["nodes"].values():
+                return
             time.sleep(0.1)
         raise Failed(
             f"cannot start: the agent did not register within {LONGEST_START:.0f}s", help="llmgw up -v"
@@ -172,7 +174,9 @@ class _Parts:
     async def _run(self) -> None:
         self._loop = asyncio.get_running_loop()
         where, over = self._where, asyncio.Event()
-        served = asyncio.ensure_future(control.run(self._control(), leave=self._leave))
+        served = asyncio.ensure_future(
+            control.run(self._control(), ready=lambda *_: self._listens.set(), leave=self._leave)
+        )
         door = asyncio.ensure_future(gateway.run(self._gateway(), stop=over))
         node = asyncio.ensure_future(agent.run(self._agent()))
         where.state.mkdir(parents=True, exist_ok=True)

@@ -108,7 +108,7 @@ class Loop:
         if changed:
             self._publish(self.ledger.routes)
         for action in done.actions:
-            self._journal.note("action", *_in_words(action))
+            self._journal.note("action", *_in_words(action, self.fleet))
             self._dispatch(action)
 
     def _matters(self, event: events.Event, now: float) -> bool:
@@ -143,15 +143,15 @@ class Loop:
             return
 
 
-def _in_words(action: Action) -> tuple[str, str]:
-    """(about, said) of an action."""
+def _in_words(action: Action, fleet: Fleet) -> tuple[str, str]:
+    """(about, said) of an action, with the node's name."""
     match action:
         case Assign(spec=spec):
-            return spec.replica, f"assign rank {spec.rank} to {spec.node}: {action.because}"
+            return spec.replica, f"assign rank {spec.rank} to {fleet.name(spec.node)}: {action.because}"
         case Start(key=(replica, rank), node=node):
-            return replica, f"start rank {rank} on {node}: {action.because}"
+            return replica, f"start rank {rank} on {fleet.name(node)}: {action.because}"
         case Stop(key=(replica, rank), node=node):
-            return replica, f"stop rank {rank} on {node}: {action.because}"
+            return replica, f"stop rank {rank} on {fleet.name(node)}: {action.because}"
         case Drain(replica=replica):
             return replica, f"drain: {action.because}"
         case Undrain(replica=replica):

@@ -116,6 +116,10 @@ class Fleet:
             return standing(known.last_seen, now, timers)
         return "Lost" if now - self.since >= timers.lost_grace else "Unheard"
 
+    def name(self, node: str) -> str:
+        """The node's name for people; its id while it has not spoken."""
+        return self.nodes[node].info.name if node in self.nodes else node
+
     def on_node(self, node: str) -> list[Shard]:
         """The shards whose spec names `node`."""
         return [shard for shard in self.shards.values() if shard.spec.node == node]

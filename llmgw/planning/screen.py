@@ -115,7 +115,7 @@ def _short_of(view: View, model: str) -> int:
 
 
 def _replica_row(view: View, replica: Replica) -> ReplicaRow:
-    names = {name: node.info.name for name, node in view.fleet.nodes.items()}
+    name = view.fleet.name
     state, detail = _state(view, replica)
     fetching = [shard for shard in replica.present if shard.state in ("assigned", "fetching")]
     progress = next(
@@ -133,7 +133,7 @@ def _replica_row(view: View, replica: Replica) -> ReplicaRow:
         state=state,
         ready=sum(shard.state in ("ready", "draining") for shard in replica.present),
         world=len(replica.spec.peers),
-        nodes=tuple(names.get(peer.node, peer.node) for peer in replica.spec.peers),
+        nodes=tuple(name(peer.node) for peer in replica.spec.peers),
         engine=replica.spec.profile.engine,
         profile=replica.spec.profile.name,
         generation=replica.generation,
@@ -144,7 +144,7 @@ def _replica_row(view: View, replica: Replica) -> ReplicaRow:
         shards=tuple(
             ShardRow(
                 shard.spec.rank,
-                names.get(shard.spec.node, shard.spec.node),
+                name(shard.spec.node),
                 shard.state,
                 shard.status.pid,
                 shard.spec.port,
