@@ -54,10 +54,9 @@ $(STAMPS)/llmgw: pyproject.toml $(STAMPS)/dev
 	@$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(STAMPS)/engine: requirements/engine.lock demo/engine.py $(STAMPS)/python
+$(STAMPS)/engine: requirements/engine.lock $(STAMPS)/python
 	@echo "installing the engine (llama-server, 68 MB)" >&2
-	@$(LOCKED) --force-reinstall -r requirements/engine.lock
-	@$(BIN)/python -m demo.engine
+	@$(LOCKED) -r requirements/engine.lock
 	@touch $@
 
 # A lock of its own, and without dependencies: they are for another program, and one of them builds from source.
