@@ -1,10 +1,11 @@
 """From a shard's spec to a running leader, in the order that leaves no orphan at any point.
 
 `agent.supervisor` calls `launch`: free ports → command line → durable intent → fork → durable fact.
-Whatever fails in between is said in words, and what was forked is in the tree that is returned.
+Whatever fails before the fork is said in words; what was forked is in the tree that is returned.
 """
 
 import dataclasses
+import logging
 import os
 import pathlib
 from collections.abc import Mapping
@@ -15,10 +16,12 @@ from llmgw.agent.marks import Identity
 from llmgw.agent.records import Record, Records
 from llmgw.agent.sockets import LISTEN
 from llmgw.agent.sweep import Tree
-from llmgw.engines.base import Adapter
+from llmgw.engines.base import Adapter, CommandLine
 from llmgw.engines.registry import adapter
 from llmgw.errors import Failed
 from llmgw.fleet.shard import ShardSpec
+
+log = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -54,23 +57,32 @@ class Launcher:
             raise Failed(f"cannot run {kind.name}: it is not installed on this node")
         must_be_free(spec)
         line = kind.command(spec, str(_wanted(weights, kind)), program)
-        cookie, log = marks.new_cookie(), logs.path_of(self._logs, spec.key)
+        cookie, output = marks.new_cookie(), logs.path_of(self._logs, spec.key)
         group = self.cgroups.make(cookie) if self.cgroups is not None else ""
-        record = Record(spec, Identity(cookie, group), argv=line.argv, log=str(log))
-        self.records.write(record)
-        mark = marks.environment(self.node, spec.key, cookie)
-        env = process.environment(self._inherited, line, mark, spec.gpus)
-        directory = str(self.cgroups.directory(group)) if self.cgroups is not None and group else ""
-        leader = process.launch(line, env, record.identity, log, directory)
-        record = dataclasses.replace(record, identity=leader.identity, state="running")
-        tree = Tree(leader.identity, self.cgroups, leader)
+        record = Record(spec, Identity(cookie, group), argv=line.argv, log=str(output))
         try:
             self.records.write(record)
+            return self._fork(record, line)
         except OSError:
-            tree.kill()
-            leader.close()
+            if self.cgroups is not None and group:
+                self.cgroups.remove(group)
             raise
-        return Launched(record, leader, tree)
+
+    def _fork(self, record: Record, line: CommandLine) -> Launched:
+        spec, intent = record.spec, record.identity
+        mark = marks.environment(self.node, spec.key, intent.cookie)
+        env = process.environment(self._inherited, line, mark, spec.gpus)
+        directory = ""
+        if self.cgroups is not None and intent.cgroup:
+            directory = str(self.cgroups.directory(intent.cgroup))
+        leader = process.launch(line, env, intent, pathlib.Path(record.log), directory)
+        tree = Tree(leader.identity, self.cgroups, leader)
+        running = dataclasses.replace(record, identity=leader.identity, state="running")
+        try:
+            self.records.write(running)
+        except OSError as error:  # the intent is on the disk: by its cookie the next agent finds the rest
+            log.warning("cannot complete the record of %s: %s", marks.shard_name(spec.key), error)
+        return Launched(running, leader, tree)
 
 
 def inherited() -> Mapping[str, str]:

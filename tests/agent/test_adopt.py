@@ -231,3 +231,28 @@ def test_a_stranger_under_the_recorded_pid_is_never_signalled(house: House) -> N
 def sleeper() -> "subprocess.Popen[bytes]":
     """A process that is nothing to us, leader of its own session."""
     return subprocess.Popen(["sleep", "600"], start_new_session=True)
+
+
+def test_a_second_record_that_failed_loses_nothing(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk fills between fork and record: the engine runs on, and the next agent finds it by its cookie."""
+
+    async def story() -> None:
+        shard = house.spec()
+        write = house.records.write
+
+        def only_intents(record: Record) -> None:
+            if record.state == "running":
+                raise OSError(28, "No space left on device")
+            write(record)
+
+        monkeypatch.setattr(house.records, "write", only_intents)
+        async with house.agent() as first:
+            pid = await ready(house, first, shard)
+        assert [record.state for record in house.records.read().records] == ["launching"]
+        monkeypatch.setattr(house.records, "write", write)
+        async with house.agent() as second:
+            assert second.state.shards[shard.key].pid == pid
+            assert [record.identity.pid for record in house.records.read().records] == [pid]
+            await gone(second, shard)
+
+    asyncio.run(story())

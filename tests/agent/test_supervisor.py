@@ -263,3 +263,25 @@ def test_a_log_is_bounded_while_the_engine_writes(house: House, monkeypatch: pyt
             await gone(agent, shard)
 
     asyncio.run(story())
+
+
+def test_a_record_that_cannot_be_written_starts_nothing(house: House) -> None:
+    """A disk that refuses the intent: no process, no group, and the reason in words."""
+
+    async def story() -> None:
+        async with house.agent() as agent:
+            shard = house.spec()
+            agent.order(assign(shard))
+            await until(lambda: agent.state.shards[shard.key].state == "held", "held")
+            (house.root / "shards").rename(house.root / "elsewhere")
+            agent.order(start(shard))
+            await until(lambda: house.last(shard.key).state == "failed", "failed")
+            assert house.last(shard.key).reason.startswith("cannot start its process: [Errno 2]")
+            assert house.marked() == []
+            if house.cgroups is not None:
+                groups = house.cgroups.directory(house.cgroups.base).glob("*/")
+                assert [path.name for path in groups if path.is_dir()] == []
+            (house.root / "elsewhere").rename(house.root / "shards")
+            await gone(agent, shard)
+
+    asyncio.run(story())
