@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
+import os
 import pathlib
 import signal
 import threading
@@ -127,6 +128,8 @@ class _Parts:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._leave = asyncio.Event()
         self._listens = threading.Event()
+        # Not Thread.join: a Ctrl-C inside it makes Python 3.11 believe that the thread has ended.
+        self._over = threading.Event()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._main, name="llmgw-up")
 
@@ -134,11 +137,15 @@ class _Parts:
         self._thread.start()
 
     def stop(self) -> None:
-        """Drain, stop, and wait for the end of it."""
-        if self._loop is not None and self._thread.is_alive():
+        """Drain, stop, and wait for the end of it. A second Ctrl-C leaves at once, engines and all."""
+        if self._loop is not None:
             with contextlib.suppress(RuntimeError):  # it has just ended by itself
                 self._loop.call_soon_threadsafe(self._leave.set)
-        self._thread.join()
+        try:
+            self._over.wait()
+        except KeyboardInterrupt:
+            click.echo("left at once: engines go on, the next `llmgw up` finds them", err=True)
+            os._exit(Exit.INTERRUPTED)
 
     def raise_failure(self) -> None:
         if self._failure is not None:
@@ -149,8 +156,7 @@ class _Parts:
         clock = SystemClock()
         limit = clock.now() + LONGEST_START
         while clock.now() < limit:
-            if not self._thread.is_alive():
-                self.raise_failure()
+            self.raise_failure()
             if self._listens.wait(0.1) and "Ready" in client.get("/v1/status")["nodes"].values():
                 return
             time.sleep(0.1)
@@ -161,15 +167,15 @@ class _Parts:
     def stay(self) -> None:
         """Until Ctrl-C, or until a part fails."""
         with contextlib.suppress(KeyboardInterrupt):
-            while self._thread.is_alive():
-                self._thread.join(0.5)
-            self.raise_failure()
+            self._over.wait()
 
     def _main(self) -> None:
         try:
             asyncio.run(self._run())
         except BaseException as error:  # noqa: BLE001 - carried to the main thread, which raises it
             self._failure = error
+        finally:
+            self._over.set()
 
     async def _run(self) -> None:
         self._loop = asyncio.get_running_loop()
