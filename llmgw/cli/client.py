@@ -1,46 +1,28 @@
 """The CLI's side of the control plane's API: one call each, errors turned back into errors.
 
-Verbs that talk to a control plane take `server_option` and use `Client`.
+Verbs that talk to a control plane take `options.server_option` and use `Client`.
 """
 
 import pathlib
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
-import click
 import httpx
 import pydantic
 
+from llmgw.cli.options import SERVER
 from llmgw.errors import CatalogInvalid, Failed, LlmgwError, NotAllowed, Stale, Unreachable
 
 T = TypeVar("T")
-DEFAULT = "127.0.0.1:7600"
 _ERRORS: Mapping[int, type[LlmgwError]] = {422: CatalogInvalid, 409: Stale, 401: NotAllowed, 403: NotAllowed}
-
-
-def server_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`--server HOST:PORT`: option, then LLMGW_SERVER, then llmgw.toml here or above, then the default."""
-    return click.option(
-        "--server",
-        envvar="LLMGW_SERVER",
-        metavar="HOST:PORT",
-        help=f"The control plane. [default: {DEFAULT}]",
-    )(function)
-
-
-def output_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`-o text|json`."""
-    return click.option(
-        "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True
-    )(function)
 
 
 class Client:
     """Calls to one control plane. Raises Unreachable, or what the control plane said."""
 
     def __init__(self, server: str | None) -> None:
-        self.server = server or _from_toml() or DEFAULT
+        self.server = server or _from_toml() or SERVER
         self._http = httpx.Client(
             base_url=f"http://{self.server}", trust_env=False, timeout=httpx.Timeout(60.0, connect=5.0)
         )

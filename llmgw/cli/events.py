@@ -1,13 +1,8 @@
 """`llmgw events`: what happened, oldest first; `-w` follows until Ctrl-C."""
 
-import json
-
 import click
 
-from llmgw.cli.client import Client, output_option, server_option
-from llmgw.kit.text import safe
-
-LONG_POLL = 20
+from llmgw.cli.options import output_option, server_option
 
 
 @click.command()
@@ -16,17 +11,6 @@ LONG_POLL = 20
 @server_option
 def command(watch: bool, output: str, server: str | None) -> None:
     """Print what the control plane did and heard since it started: actions, transitions, alarms."""
-    client = Client(server)
-    last, wait = 0, 0
-    while True:
-        for entry in client.get("/v1/events", after=last, wait=wait):
-            last = int(entry["number"])
-            if output == "json":
-                click.echo(json.dumps(entry))
-            else:
-                click.echo(
-                    f"{entry['at'][:19]}Z  {entry['kind']:8}{safe(entry['about'])}  {safe(entry['said'])}"
-                )
-        if not watch:
-            return
-        wait = LONG_POLL
+    from llmgw.cli.doing import events
+
+    events.run(watch, output, server)

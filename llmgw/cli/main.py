@@ -1,7 +1,8 @@
 """The command `llmgw`: finds the verb, runs it, and turns every error into a sentence and an exit code.
 
-Verbs live one a file beside this one and are imported only when they are used: `--help` and
-completion stay quick.
+Verbs live one a file beside this one. Such a file holds what the verb is called with and its help, and
+imports little; the callback imports the module of the same name in `doing`, which does the work. So
+`--help` and completion stay quick.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""What the verbs that run a process have in common: addresses, timers, state directories, signals."""
+"""What the verbs that run a process have in common: timers, state directories, logs, signals."""
 
 import asyncio
 import dataclasses
@@ -13,44 +13,6 @@ import click
 
 from llmgw.fleet.expiry import Timers
 from llmgw.kit.units import seconds
-
-
-class Address(click.ParamType[tuple[str, int]]):
-    """`HOST:PORT`, `[v6]:PORT` or `:PORT` (loopback)."""
-
-    name = "HOST:PORT"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, int]:
-        if isinstance(value, tuple):
-            return value
-        host, _, port = str(value).rpartition(":")
-        if not port.isdecimal() or int(port) > 65535:
-            self.fail(f"{value!r} is no HOST:PORT", param, ctx)
-        return host.strip("[]") or "127.0.0.1", int(port)
-
-
-class Duration(click.ParamType[float]):
-    """`500ms`, `30s`, `20m`: seconds as a float."""
-
-    name = "DURATION"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        if isinstance(value, float):
-            return value
-        try:
-            return seconds(str(value))
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-
-def timers_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`--timer NAME=DURATION`, repeatable; every field of `fleet.expiry.Timers`."""
-    names = ", ".join(field.name for field in dataclasses.fields(Timers))
-    return click.option(
-        "--timer", "timers", multiple=True, metavar="NAME=DURATION", help=f"Set a timer: {names}."
-    )(function)
 
 
 def read_timers(settings: tuple[str, ...]) -> Timers:

@@ -1,11 +1,8 @@
 """`llmgw replicas`: every replica, what state it is in and why; a fetch shows its progress under it."""
 
 import click
-import pydantic
 
-from llmgw.cli.client import Client, output_option, server_option
-from llmgw.cli.screens import replica_lines
-from llmgw.planning.screen import ReplicaRow
+from llmgw.cli.options import output_option, server_option
 
 
 @click.command()
@@ -13,9 +10,6 @@ from llmgw.planning.screen import ReplicaRow
 @server_option
 def command(output: str, server: str | None) -> None:
     """Show every replica, what state it is in and why; a fetch shows its progress under it."""
-    rows: tuple[ReplicaRow, ...] = Client(server).read(tuple[ReplicaRow, ...], "/v1/replicas")
-    if output == "json":
-        click.echo(pydantic.TypeAdapter(tuple[ReplicaRow, ...]).dump_json(rows, indent=2).decode())
-    else:
-        for line in replica_lines(rows):
-            click.echo(line)
+    from llmgw.cli.doing import replicas
+
+    replicas.run(output, server)

@@ -4,16 +4,7 @@ import pathlib
 
 import click
 
-from llmgw.cli.processes import (
-    Address,
-    Duration,
-    log_to_stderr,
-    read_timers,
-    run_until_signal,
-    state_dir,
-    timers_option,
-)
-from llmgw.control.serve import Settings, run
+from llmgw.cli.options import Address, Duration, timers_option
 
 
 @click.command()
@@ -44,13 +35,6 @@ def command(
     timers: tuple[str, ...],
 ) -> None:
     """Run the control plane in the foreground, until SIGTERM or Ctrl-C. Engines go on without it."""
-    log_to_stderr()
-    settings = Settings(
-        state_dir=state_dir(given, "serve"),
-        host=listen[0],
-        port=listen[1],
-        cluster=cluster,
-        heartbeat=heartbeat,
-        timers=read_timers(timers),
-    )
-    run_until_signal(lambda: run(settings))
+    from llmgw.cli.doing import serve
+
+    serve.run(listen, given, cluster, heartbeat, timers)

@@ -1,12 +1,8 @@
 """`llmgw status`: one screen, the answer to "is it what we asked for?"."""
 
-import collections
-import json
-
 import click
 
-from llmgw.cli.client import Client, output_option, server_option
-from llmgw.kit.text import safe
+from llmgw.cli.options import output_option, server_option
 
 
 @click.command()
@@ -14,25 +10,6 @@ from llmgw.kit.text import safe
 @server_option
 def command(output: str, server: str | None) -> None:
     """Show which revision stands, what is outstanding, which nodes are there, and every alarm."""
-    status = Client(server).get("/v1/status")
-    if output == "json":
-        click.echo(json.dumps(status, indent=2))
-        return
-    stands = f"revision {status['revision']}" if status["revision"] else "no revision yet: llmgw apply"
-    commit = f" ({status['commit']})" if status["commit"] else ""
-    click.echo(f"{safe(status['cluster'])}  {stands}{safe(commit)}  epoch {status['epoch']}")
-    for alarm in [*status["alarms"], *([status["fenced"]] if status["fenced"] else [])]:
-        click.echo(f"  ALARM {safe(alarm)}")
-    nodes = collections.Counter(status["nodes"].values())
-    ready = sum(model["ready"] >= model["wanted"] for model in status["models"].values())
-    click.echo(f"  models {ready}/{len(status['models'])} as wanted   nodes {_counted(nodes)}")
-    for line in status["outstanding"]:
-        click.echo(f"  waiting  {safe(line)}")
-    for model in status["unplaced"]:
-        click.echo(f"  unplaced {safe(model)}: see `llmgw replicas`")
-    if not status["outstanding"] and status["revision"]:
-        click.echo("  the fleet is what the catalog asks for")
+    from llmgw.cli.doing import status
 
-
-def _counted(nodes: dict[str, int]) -> str:
-    return ", ".join(f"{count} {standing}" for standing, count in sorted(nodes.items())) or "none yet"
+    status.run(output, server)

@@ -4,56 +4,15 @@ Starts the three, plans and applies the catalog, follows until it serves, asks i
 the lines to copy next, and stays. Ctrl-C drains and stops everything; weights and revisions stay.
 """
 
-import asyncio
-import contextlib
-import dataclasses
-import logging
-import os
 import pathlib
-import signal
-import threading
-import time
-from collections.abc import Iterator
-from typing import NoReturn
 
 import click
-import httpx
 
-from llmgw.agent import serve as agent
-from llmgw.cli.apply import accept
-from llmgw.cli.client import Client
-from llmgw.cli.exits import Exit
-from llmgw.cli.processes import Address, log_to_stderr, state_dir
-from llmgw.cli.uploads import read_upload
-from llmgw.control import serve as control
-from llmgw.errors import Failed
-from llmgw.fleet.expiry import Timers
-from llmgw.gateway import serve as gateway
-from llmgw.kit.clock import SystemClock
-from llmgw.kit.text import safe
-from llmgw.planning.plan import Plan
-from llmgw.planning.render import plan_lines
-
-LONGEST_START = 30.0
-"""Seconds until the three have found each other."""
-
-LONGEST_APPLY = 1800.0
-LONGEST_ANSWER = 120.0
-QUESTION = "In one short sentence: what is a GPU?"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Where:
-    """The addresses of this one-machine fleet."""
-
-    control: tuple[str, int]
-    gateway: tuple[str, int]
-    metrics: tuple[str, int]
-    state: pathlib.Path
+from llmgw.cli.options import Address, catalog_argument
 
 
 @click.command()
-@click.argument("path", default="catalog", type=click.Path(path_type=pathlib.Path))
+@catalog_argument
 @click.option("--state-dir", "given", type=click.Path(path_type=pathlib.Path), help="State and weights.")
 @click.option("--control", "plane", type=Address(), default="127.0.0.1:7600", show_default=True)
 @click.option(
@@ -70,168 +29,6 @@ def command(
     verbose: bool,
 ) -> int:
     """Serve the catalog below PATH (default: ./catalog) on this machine, in the foreground."""
-    log_to_stderr(logging.INFO if verbose else logging.ERROR)
-    upload = read_upload(path)
-    where = Where(plane, listen, metrics, state_dir(given, "up"))
-    signal.signal(signal.SIGTERM, _interrupt)
-    with _running(where) as parts:
-        client = Client(f"{plane[0]}:{plane[1]}")
-        parts.wait_for_node(client)
-        plan: Plan = client.ask(Plan, "/v1/plan", upload.body())
-        for line in plan_lines(plan):
-            click.echo(line)
-        accept(client, upload, plan, "llmgw up", "ready", LONGEST_APPLY)
-        _introduce(client, where)
-        parts.stay()
-    return Exit.DONE
+    from llmgw.cli.doing import up
 
-
-def _interrupt(*_: object) -> NoReturn:
-    raise KeyboardInterrupt
-
-
-def _introduce(client: Client, where: Where) -> None:
-    """One real answer through the gateway, and what to try next."""
-    base = f"http://{where.gateway[0]}:{where.gateway[1]}/v1"
-    names = [name for model in client.get("/v1/models") for name in (*model["aliases"], model["model"])]
-    name = "default" if "default" in names else names[0] if names else ""
-    if name:
-        click.echo(f"\n> {QUESTION}")
-        click.echo(safe(_ask(base, name)))
-    click.echo(
-        f"""
-Serving on {base}
-  curl {base}/chat/completions -H 'content-type: application/json' \\
-    -d '{{"model": "{name}", "messages": [{{"role": "user", "content": "Hello"}}]}}'
-  OpenAI(base_url="{base}", api_key="none")
-  llmgw plan          edit catalog/ first: it shows what would change
-  llmgw replicas      what runs, and where
-Ctrl-C drains, stops everything and leaves nothing running."""
-    )
-
-
-def _ask(base: str, model: str) -> str:
-    body = {"model": model, "max_tokens": 64, "messages": [{"role": "user", "content": QUESTION}]}
-    try:
-        answer = httpx.post(f"{base}/chat/completions", json=body, timeout=LONGEST_ANSWER, trust_env=False)
-        answer.raise_for_status()
-        return str(answer.json()["choices"][0]["message"]["content"]).strip()
-    except (httpx.HTTPError, ValueError, KeyError, IndexError) as error:
-        raise Failed(f"cannot get an answer of {model} through {base}: {error}") from error
-
-
-class _Parts:
-    """The three processes as tasks of one event loop, in a thread of its own: the main one waits and prints."""
-
-    def __init__(self, where: Where) -> None:
-        self._where = where
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._leave = asyncio.Event()
-        self._listens = threading.Event()
-        # Not Thread.join: a Ctrl-C inside it makes Python 3.11 believe that the thread has ended.
-        self._over = threading.Event()
-        self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._main, name="llmgw-up")
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Drain, stop, and wait for the end of it. A second Ctrl-C leaves at once, engines and all."""
-        if self._loop is not None:
-            with contextlib.suppress(RuntimeError):  # it has just ended by itself
-                self._loop.call_soon_threadsafe(self._leave.set)
-        try:
-            self._over.wait()
-        except KeyboardInterrupt:
-            click.echo("left at once: engines go on, the next `llmgw up` finds them", err=True)
-            os._exit(Exit.INTERRUPTED)
-
-    def raise_failure(self) -> None:
-        if self._failure is not None:
-            raise self._failure
-
-    def wait_for_node(self, client: Client) -> None:
-        """Until our own control plane listens and our agent has registered. Raises Failed."""
-        clock = SystemClock()
-        limit = clock.now() + LONGEST_START
-        while clock.now() < limit:
-            self.raise_failure()
-            if self._listens.wait(0.1) and "Ready" in client.get("/v1/status")["nodes"].values():
-                return
-            time.sleep(0.1)
-        raise Failed(
-            f"cannot start: the agent did not register within {LONGEST_START:.0f}s", help="llmgw up -v"
-        )
-
-    def stay(self) -> None:
-        """Until Ctrl-C, or until a part fails."""
-        with contextlib.suppress(KeyboardInterrupt):
-            self._over.wait()
-
-    def _main(self) -> None:
-        try:
-            asyncio.run(self._run())
-        except BaseException as error:  # noqa: BLE001 - carried to the main thread, which raises it
-            self._failure = error
-        finally:
-            self._over.set()
-
-    async def _run(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        where, over = self._where, asyncio.Event()
-        served = asyncio.ensure_future(
-            control.run(self._control(), ready=lambda *_: self._listens.set(), leave=self._leave)
-        )
-        door = asyncio.ensure_future(gateway.run(self._gateway(), stop=over))
-        node = asyncio.ensure_future(agent.run(self._agent()))
-        where.state.mkdir(parents=True, exist_ok=True)
-        try:
-            await asyncio.wait({served, door, node}, return_when=asyncio.FIRST_COMPLETED)
-            over.set()
-            await asyncio.wait({served, door, node}, return_when=asyncio.FIRST_EXCEPTION, timeout=1.0)
-        finally:
-            over.set()
-            for task in (node, served, door):
-                task.cancel()
-            results = await asyncio.gather(served, door, node, return_exceptions=True)
-        for result in results:
-            if isinstance(result, Exception):
-                raise result
-
-    def _control(self) -> control.Settings:
-        host, port = self._where.control
-        timers = Timers(min_ready=2.0)
-        return control.Settings(self._where.state / "serve", host, port, "this machine", timers=timers)
-
-    def _agent(self) -> agent.Settings:
-        host, port = self._where.control
-        return agent.Settings(
-            state_dir=self._where.state / "agent", name="local", control_host=host, control_port=port
-        )
-
-    def _gateway(self) -> gateway.Settings:
-        return gateway.Settings(
-            state_dir=self._where.state / "gateway",
-            host=self._where.gateway[0],
-            port=self._where.gateway[1],
-            control_host=self._where.control[0],
-            control_port=self._where.control[1],
-            metrics_host=self._where.metrics[0],
-            metrics_port=self._where.metrics[1],
-            drain=5.0,
-        )
-
-
-@contextlib.contextmanager
-def _running(where: Where) -> Iterator[_Parts]:
-    parts = _Parts(where)
-    parts.start()
-    try:
-        yield parts
-    except KeyboardInterrupt:
-        pass
-    finally:
-        click.echo("draining and stopping", err=True)
-        parts.stop()
-    parts.raise_failure()
+    return up.run(path, given, plane, listen, metrics, verbose)

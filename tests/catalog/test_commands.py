@@ -6,6 +6,7 @@ import pathlib
 import pytest
 from click.testing import CliRunner
 
+from llmgw.catalog import schema as catalog_schema
 from llmgw.catalog.diagnostics import Invalid
 from llmgw.cli import schema, validate
 from llmgw.errors import Failed
@@ -78,7 +79,7 @@ def test_each_example_names_its_schema() -> None:
     for path in (ROOT / "catalog").rglob("*.yaml"):
         first = path.read_text().splitlines()[0]
         name = first.removeprefix("# yaml-language-server: $schema=")
-        assert (path.parent / name).resolve() == ROOT / "schemas" / schema.schema.FILE
+        assert (path.parent / name).resolve() == ROOT / "schemas" / catalog_schema.FILE
 
 
 def test_the_kept_schema_is_current() -> None:
@@ -92,7 +93,7 @@ def test_a_schema_is_printed_written_and_checked(tmp_path: pathlib.Path) -> None
     """What was written is what is printed; a changed one is noticed."""
     printed = CliRunner().invoke(schema.command, []).output
     CliRunner().invoke(schema.command, ["--write", str(tmp_path / "new")], catch_exceptions=False)
-    kept = tmp_path / "new" / schema.schema.FILE
+    kept = tmp_path / "new" / catalog_schema.FILE
     before = kept.read_text()
     kept.write_text(before + " ")
 
@@ -112,7 +113,7 @@ def test_a_missing_schema_is_noticed(tmp_path: pathlib.Path) -> None:
 
 def test_every_field_explains_itself() -> None:
     """An editor has a text to show for each field of each document."""
-    definitions = json.loads(schema.schema.text())["$defs"]
+    definitions = json.loads(catalog_schema.text())["$defs"]
 
     silent = [
         f"{name}.{field}"

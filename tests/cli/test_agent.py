@@ -6,7 +6,9 @@ import pathlib
 import pytest
 
 from llmgw.agent import serve
-from llmgw.cli import agent
+from llmgw.agent.hub import Hub
+from llmgw.cli.agent import HUB
+from llmgw.cli.doing import agent
 from llmgw.cli.exits import Exit
 from llmgw.cli.main import run
 
@@ -19,7 +21,7 @@ def settings(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> list[se
     async def note(given: serve.Settings, **_: object) -> None:
         seen.append(given)
 
-    monkeypatch.setattr(agent, "run", note)
+    monkeypatch.setattr(serve, "run", note)
     monkeypatch.setattr(agent, "run_until_signal", lambda work: asyncio.run(work()))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     return seen
@@ -70,3 +72,8 @@ def test_a_directory_that_is_taken_is_no_traceback(
     (tmp_path / "obeyed").write_text("{}")
     assert run(["agent", "--state-dir", str(tmp_path), "--control", "127.0.0.1:1"]) == Exit.FAILED
     assert "cannot read" in capsys.readouterr().err
+
+
+def test_the_hub_of_the_help_is_the_hub_that_is_asked() -> None:
+    """The verb writes the address out, because its help must not import a client for HTTP."""
+    assert Hub().endpoint == HUB

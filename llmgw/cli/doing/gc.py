@@ -1,0 +1,77 @@
+"""The work of `llmgw gc`: list, ask, hand the list over, say what came of it."""
+
+import sys
+from typing import Any
+
+import click
+import pydantic
+
+from llmgw.cli.client import Client
+from llmgw.cli.exits import Exit
+from llmgw.cli.screens import listing_lines
+from llmgw.errors import Declined
+from llmgw.kit.text import safe
+from llmgw.kit.units import show_bytes
+from llmgw.planning.gc import Listing
+from llmgw.planning.screen import NodeRow
+
+
+def run(collect: bool, expect: str, yes: bool, output: str, server: str | None) -> int:
+    """List or collect; returns the exit code."""
+    client = Client(server)
+    found: Listing = client.read(Listing, "/v1/gc")
+    rows: tuple[NodeRow, ...] = client.read(tuple[NodeRow, ...], "/v1/nodes")
+    names = {row.id: row.name for row in rows}
+    if output == "json" and not collect:
+        dumped = pydantic.TypeAdapter(Listing).dump_python(found, mode="json")
+        whole = {"kind": "llmgw.gc", "format_version": "1.0", "id": found.id, **dumped}
+        click.echo(pydantic.TypeAdapter(dict[str, Any]).dump_json(whole, indent=2).decode())
+        return Exit.DONE
+    if output == "text":
+        for line in listing_lines(found, names):
+            click.echo(line)
+    if not collect:
+        if found.candidates:
+            click.echo(f"To delete exactly these: llmgw gc --collect --expect {found.id}", err=True)
+        return Exit.DONE
+    if not found.candidates and not expect:
+        return Exit.DONE
+    _agree(found, expect, yes)
+    return _collect(client, expect or found.id, names, output)
+
+
+def _agree(found: Listing, expect: str, yes: bool) -> None:
+    if expect or yes:
+        return
+    if not sys.stdin.isatty():
+        raise Declined(
+            "cannot ask: there is no terminal. Nothing was removed",
+            help=f"llmgw gc --collect --expect {found.id}",
+        )
+    question = f"Delete {len(found.candidates)} items, {show_bytes(found.size)}? [yes/no]"
+    if click.prompt(question, default="no", show_default=False) != "yes":
+        raise Declined("cannot go on without a yes. Nothing was removed")
+
+
+def _collect(client: Client, listing_id: str, names: dict[str, str], output: str) -> int:
+    answer = client.post("/v1/gc", {"expect": listing_id})
+    if output == "json":
+        click.echo(pydantic.TypeAdapter(dict[str, Any]).dump_json(answer, indent=2).decode())
+    removed = freed = asked = 0
+    for node in answer["nodes"]:
+        gone = [entry for entry in node["entries"] if entry["removed"]]
+        refused = [entry for entry in node["entries"] if not entry["removed"]]
+        asked, removed = asked + node["asked"], removed + len(gone)
+        freed += sum(entry["freed"] for entry in gone)
+        if output == "text":
+            name = safe(names.get(node["node"], node["node"]))
+            click.echo(
+                f"{name}  asked to remove {node['asked']}, removed {len(gone)}, refused {len(refused)}"
+            )
+            if node["said"]:
+                click.echo(f"  {safe(node['said'])}")
+            for entry in refused:
+                click.echo(f"  refused {entry['cache_name'][:12]}: {safe(entry['said'])}")
+    if output == "text":
+        click.echo(f"Asked to remove {asked}; nodes removed {removed} ({show_bytes(freed)}).")
+    return Exit.FAILED if any(node["said"] for node in answer["nodes"]) else Exit.DONE

@@ -1,0 +1,108 @@
+"""Options that several verbs share, and the kinds of value they take. Light: every `--help` imports this."""
+
+import dataclasses
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from llmgw.fleet.expiry import Timers
+from llmgw.kit.units import seconds
+
+SERVER = "127.0.0.1:7600"
+
+
+class Address(click.ParamType[tuple[str, int]]):
+    """`HOST:PORT`, `[v6]:PORT` or `:PORT` (loopback)."""
+
+    name = "HOST:PORT"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, int]:
+        if isinstance(value, tuple):
+            return value
+        host, _, port = str(value).rpartition(":")
+        if not port.isdecimal() or int(port) > 65535:
+            self.fail(f"{value!r} is no HOST:PORT", param, ctx)
+        return host.strip("[]") or "127.0.0.1", int(port)
+
+
+class Ports(click.ParamType[tuple[int, int]]):
+    """`FIRST-LAST`, both included."""
+
+    name = "FIRST-LAST"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, int]:
+        if isinstance(value, tuple):
+            return value
+        first, _, last = str(value).partition("-")
+        if not (first.isdecimal() and last.isdecimal() and 0 < int(first) <= int(last) <= 65535):
+            self.fail(f"{value!r} is no FIRST-LAST between 1 and 65535", param, ctx)
+        return int(first), int(last)
+
+
+class Pair(click.ParamType[tuple[str, str]]):
+    """`NAME=VALUE`."""
+
+    name = "NAME=VALUE"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        if isinstance(value, tuple):
+            return value
+        key, found, text = str(value).partition("=")
+        if not (key and found and text):
+            self.fail(f"{value!r} is no NAME=VALUE", param, ctx)
+        return key, text
+
+
+class Duration(click.ParamType[float]):
+    """`500ms`, `30s`, `20m`: seconds as a float."""
+
+    name = "DURATION"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, float):
+            return value
+        try:
+            return seconds(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+PATH = click.Path(path_type=pathlib.Path)
+
+
+def catalog_argument(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`PATH`, by default ./catalog."""
+    return click.argument("path", default="catalog", type=PATH)(function)
+
+
+def server_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--server HOST:PORT`: option, then LLMGW_SERVER, then llmgw.toml here or above, then the default."""
+    return click.option(
+        "--server",
+        envvar="LLMGW_SERVER",
+        metavar="HOST:PORT",
+        help=f"The control plane. [default: {SERVER}]",
+    )(function)
+
+
+def output_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`-o text|json`."""
+    return click.option(
+        "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True
+    )(function)
+
+
+def timers_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--timer NAME=DURATION`, repeatable; every field of `fleet.expiry.Timers`."""
+    names = ", ".join(field.name for field in dataclasses.fields(Timers))
+    return click.option(
+        "--timer", "timers", multiple=True, metavar="NAME=DURATION", help=f"Set a timer: {names}."
+    )(function)
