@@ -1,0 +1,146 @@
+"""The simulation at length: `python -m tests.lab sim --seeds 200 --jobs 2`.
+
+sim --seeds 1000 --events 5000 --jobs 2    many seeds; a histogram of the faults that took effect
+sim --seed 7 --trace                       one seed, every line of it
+sim --seed 7 --shrink                      the fewest faults that still break it
+sim --mutants all --seeds 50               each planted bug must be found
+sim --mutant no-drain --shrink             one planted bug as a short story
+"""
+
+import argparse
+import collections
+import concurrent.futures
+import contextlib
+import functools
+import multiprocessing
+import statistics
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+
+from llmgw.kit.clock import SystemClock
+from tests.lab.command import Outcome
+from tests.sim import world
+from tests.sim.faults import KINDS
+from tests.sim.mutants import MUTANTS, planted
+from tests.sim.shrink import shrink
+from tests.sim.world import Run
+
+
+def run(argv: Sequence[str]) -> Outcome:
+    """The lab that `argv` asks for."""
+    options = _options(argv)
+    if options.mutants:
+        return _mutants(options)
+    with planted(options.mutant) if options.mutant else contextlib.nullcontext():
+        if options.shrink:
+            return _shrunk(options)
+        if options.seed is not None:
+            return _one(options.seed, options.events, options.trace)
+    return _many(options)
+
+
+def _options(argv: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.lab sim", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--seeds", type=int, default=200, help="how many seeds")
+    parser.add_argument("--first", type=int, default=0, help="the first of them")
+    parser.add_argument("--seed", type=int, help="this seed alone")
+    parser.add_argument("--events", type=int, help="end the faults after so many events")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--trace", action="store_true", help="print every line")
+    parser.add_argument("--shrink", action="store_true", help="look for the shortest story")
+    parser.add_argument("--mutant", choices=sorted(MUTANTS), help="with this bug planted")
+    parser.add_argument("--mutants", choices=["all", *sorted(MUTANTS)], help="find planted bugs")
+    return parser.parse_args(argv)
+
+
+def _one(seed: int, events: int | None, trace: bool) -> Outcome:
+    found = world.run(seed, events=events, trace=trace)
+    print("\n".join(found.trace))
+    return _outcome([found], took=found.took)
+
+
+def _many(options: argparse.Namespace) -> Outcome:
+    started = SystemClock().now()
+    runs: list[Run] = []
+    for found in _runs(options):
+        runs.append(found)
+        if found.violation is not None:
+            print(f"seed {found.seed}: {found.violation}")
+    took: collections.Counter[str] = collections.Counter(dict.fromkeys(KINDS, 0))
+    for found in runs:
+        took.update(found.took)
+    for kind, count in sorted(took.items()):
+        print(f"{count:8} {kind}")
+    return _outcome(runs, took=took, wall=SystemClock().now() - started)
+
+
+def _runs(options: argparse.Namespace) -> Iterator[Run]:
+    work = functools.partial(_lived, events=options.events, mutant=options.mutant)
+    seeds = range(options.first, options.first + options.seeds)
+    if options.jobs == 1:
+        yield from map(work, seeds)
+        return
+    # A fresh interpreter each: a forked one would inherit what this one patched.
+    context = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(options.jobs, context) as pool:
+        yield from pool.map(work, seeds, chunksize=8)
+
+
+def _lived(seed: int, *, events: int | None, mutant: str | None) -> Run:
+    with planted(mutant) if mutant else contextlib.nullcontext():
+        return world.run(seed, events=events)
+
+
+def _outcome(runs: Iterable[Run], *, took: collections.Counter[str], wall: float = 0.0) -> Outcome:
+    runs = list(runs)
+    bad = [found for found in runs if found.violation is not None]
+    events = sum(found.events for found in runs)
+    figures = {
+        "seeds": len(runs),
+        "violations": len(bad),
+        "events": events,
+        "simulated_hours": round(sum(found.seconds for found in runs) / 3600, 1),
+        "orders": sum(found.orders for found in runs),
+    }
+    if wall:
+        figures["events_per_second"] = round(events / wall)
+    said = "; ".join(f"seed {found.seed}: {found.violation}" for found in bad[:5])
+    return Outcome(not bad, took_effect=dict(sorted(took.items())), figures=figures, said=said)
+
+
+def _mutants(options: argparse.Namespace) -> Outcome:
+    names = list(MUTANTS) if options.mutants == "all" else [options.mutants]
+    found = {name: _first_seed(name, options) for name in names}
+    seeds = [seed for seed in found.values() if seed is not None]
+    figures = {"mutants": len(names), "found": len(seeds)}
+    if seeds:
+        figures["median_seed"] = round(statistics.median(seeds))
+    missed = [name for name, seed in found.items() if seed is None]
+    took = {name: int(seed is not None) for name, seed in found.items()}
+    return Outcome(not missed, took_effect=took, figures=figures, said=f"missed: {missed}" if missed else "")
+
+
+def _first_seed(name: str, options: argparse.Namespace) -> int | None:
+    with planted(name):
+        for seed in range(options.first, options.first + options.seeds):
+            violation = world.run(seed, events=options.events).violation
+            if violation is not None:
+                print(f"{name}: seed {seed}: {violation}", flush=True)
+                return seed
+    print(f"{name}: not found in {options.seeds} seeds", file=sys.stderr)
+    return None
+
+
+def _shrunk(options: argparse.Namespace) -> Outcome:
+    seeds = range(options.seeds) if options.seed is None else [options.seed]
+    failed = next((found for seed in seeds if (found := world.run(seed)).violation is not None), None)
+    if failed is None:
+        return Outcome(False, said="nothing is broken, so there is nothing to shrink")
+    small = shrink(failed)
+    print("\n".join(small.trace))
+    print(f"{small.violation}\n{len(failed.faults)} faults became {len(small.faults)}:")
+    print("\n".join(str(fault) for fault in small.faults))
+    figures = {"seed": failed.seed, "faults_before": len(failed.faults), "faults": len(small.faults)}
+    return Outcome(small.violation is not None, figures=figures)

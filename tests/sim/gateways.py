@@ -1,0 +1,145 @@
+"""Simulated gateways and the requests of their clients: each request truly runs on one engine.
+
+A gateway serves by the newest table it was given and keeps it while the control plane is away. It
+acknowledges by saying what it has in flight: at once for a new table, at once when a draining replica
+came to nothing, and every few seconds.
+"""
+
+import dataclasses
+from typing import Protocol
+
+from llmgw.fleet.routes import Endpoint, Routes
+from llmgw.wire import messages
+from tests.sim.clockwork import Clockwork, Life
+from tests.sim.links import End, Path, Stream
+from tests.sim.machines import Engine
+
+LOAD_EVERY = 4.0
+
+
+class Backends(Protocol):
+    """What a gateway reaches: the control plane, and rank 0 of replicas."""
+
+    def dial(self, path: Path, end: End) -> Stream | None:
+        """A stream to the control plane, or None while nobody answers."""
+        ...
+
+    def behind(self, endpoint: Endpoint) -> Engine | None:
+        """The engine that answers at an endpoint, or None if nothing serves there."""
+        ...
+
+    def adopting(self, gateway: "Gateway", routes: Routes) -> None:
+        """A gateway is about to serve by a newer table."""
+        ...
+
+
+@dataclasses.dataclass(slots=True)
+class Request:
+    """One request under way on one engine."""
+
+    replica: str
+    engine: Engine
+
+
+class Gateway:
+    """One gateway process."""
+
+    def __init__(self, clock: Clockwork, name: str, path: Path, world: Backends, pace: float) -> None:
+        self.clock = clock
+        self.name = name
+        self.path = path
+        self.life = Life()
+        self.routes = Routes()
+        self.silent = 0
+        self.requests: list[Request] = []
+        self.green: dict[str, float] = {}
+        self._pace = pace
+        self._stream: Stream | None = None
+        self._world = world
+        self._chance = clock.chance(f"gateway/{name}")
+
+    def start(self) -> None:
+        """Subscribe, and let clients come."""
+        self._dial()
+        self._client()
+        self._report()
+
+    @property
+    def speaks(self) -> bool:
+        """What it says arrives about now."""
+        return self._stream is not None and not self.silent and self.path.whole and self.path.slow < 10.0
+
+    def in_flight(self, replica: str) -> int:
+        """How many requests it has on a replica."""
+        return sum(request.replica == replica for request in self.requests)
+
+    # --- the control plane --------------------------------------------------------------------
+
+    def _dial(self) -> None:
+        self._stream = self._world.dial(self.path, End(self._hear, self._closed))
+        if self._stream is None:
+            self.clock.after(self._chance.uniform(1.0, 4.0), self._dial, self.life)
+        else:
+            self._stream.send("up", messages.Subscribe(gateway=self.name, version=self.routes.version))
+            self._load()
+
+    def _closed(self) -> None:
+        self._stream = None
+        self.clock.after(self._chance.uniform(0.1, 2.0), self._dial, self.life)
+
+    def _hear(self, message: messages.Down) -> None:
+        if isinstance(message, messages.RoutesUpdate) and message.routes.version > self.routes.version:
+            self._world.adopting(self, message.routes)
+            self.routes = _merged(self.routes, message.routes)
+            self._load()
+
+    def _report(self) -> None:
+        self._load()
+        self.clock.after(LOAD_EVERY * self._chance.uniform(0.8, 1.2), self._report, self.life)
+
+    def _load(self) -> None:
+        if self._stream is None or self.silent:
+            return
+        counts: dict[str, int] = {}
+        for request in self.requests:
+            counts[request.replica] = counts.get(request.replica, 0) + 1
+        ages = {replica: self.clock.now - at for replica, at in self.green.items()}
+        load = messages.Load(
+            acked=self.routes.version,
+            in_flight=tuple(counts.items()),
+            green=tuple((replica, age) for replica, age in ages.items() if age < 60.0),
+        )
+        self._stream.send("up", load)
+
+    # --- the clients --------------------------------------------------------------------------
+
+    def _client(self) -> None:
+        self.clock.after(self._chance.expovariate(1.0 / self._pace), self._client, self.life)
+        open_ = [endpoint for endpoint in self.routes.endpoints if not endpoint.draining]
+        if not open_:
+            return
+        endpoint = self._chance.choice(open_)
+        engine = self._world.behind(endpoint)
+        if engine is not None:
+            request = Request(endpoint.replica, engine)
+            self.requests.append(request)
+            long = self._chance.random() < 0.08
+            took = self._chance.uniform(30.0, 240.0) if long else self._chance.uniform(0.5, 15.0)
+            self.clock.after(took, lambda: self._answered(request), self.life)
+
+    def _answered(self, request: Request) -> None:
+        self.requests.remove(request)
+        if request.engine.ready:
+            self.green[request.replica] = self.clock.now
+        draining = any(e.draining and e.replica == request.replica for e in self.routes.endpoints)
+        if draining and not self.in_flight(request.replica):
+            self._load()
+
+
+def _merged(old: Routes, new: Routes) -> Routes:
+    """What to serve by: a partial table adds to what is known and takes nothing away."""
+    if not new.partial:
+        return new
+    said = {endpoint.replica for endpoint in new.endpoints}
+    kept = tuple(endpoint for endpoint in old.endpoints if endpoint.replica not in said)
+    return dataclasses.replace(new, endpoints=kept + new.endpoints)

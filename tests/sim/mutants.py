@@ -1,0 +1,305 @@
+"""Planted bugs: each replaces one function of the product while a run lasts.
+
+A checker that cannot fail is the worst bug. Every mutant must be found, by the invariant that it is
+meant to break or by another one; `python -m tests.lab sim --mutants all` counts in how many seeds.
+"""
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+from unittest import mock
+
+from llmgw.agent import core
+from llmgw.fleet import replica, world
+from llmgw.fleet.lifecycle import ENDED
+from llmgw.fleet.routes import Routes
+from llmgw.planning import draining, reconcile, rollout, troubles
+from llmgw.planning import view as planning_view
+from llmgw.planning.actions import Start, Stop
+from llmgw.planning.ledger import Draining, Ledger
+from llmgw.planning.view import View
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Mutant:
+    """One planted bug. `place` holds the function `name` that `wrong` replaces, given the right one.
+
+    A `rare` one shows in so few seeds that only the lab looks for it.
+    """
+
+    said: str
+    place: Any
+    name: str
+    wrong: Callable[[Any], Any]
+    rare: bool = False
+
+
+def _always(answer: bool) -> Callable[..., bool]:
+    def wrong(*_: Any) -> bool:
+        return answer
+
+    return wrong
+
+
+def _as_it_was(fleet: world.Fleet, *_: Any) -> world.Fleet:
+    return fleet
+
+
+def _gpus_free_when_stopped(right: Any) -> Any:
+    def rooms(fleet: world.Fleet) -> Any:
+        left = {key: shard for key, shard in fleet.shards.items() if shard.ordered != "stop"}
+        return right(dataclasses.replace(fleet, shards=left))
+
+    return rooms
+
+
+def _gone_at_once(right: Any) -> Any:
+    """The agent reports `gone` when the stop is ordered, not when nobody is left."""
+
+    def stop(state: core.AgentState, command: Any, now: float) -> Any:
+        kept = state.shards.get((command.replica, command.rank))
+        if kept is None or kept.swept:
+            return right(state, command, now)
+        after, commands = right(state, command, now)
+        left = {key: other for key, other in after.shards.items() if key != kept.spec.key}
+        gone = dataclasses.replace(kept.status(now), state="gone")
+        return dataclasses.replace(after, shards=left), (*commands, core.Report((gone,)))
+
+    return stop
+
+
+def _place_all(right: Any) -> Any:
+    """Every pending model gets a place from the same snapshot."""
+
+    def place_one(view: View, catalog: Any, needs: Mapping[str, Any], chance: Any) -> Any:
+        placed, unplaced, swap = right(view, catalog, needs, chance)
+        names = {assign.spec.model for assign in placed}
+        others = {name: need for name, need in needs.items() if name not in names}
+        if placed and others:
+            placed += right(view, catalog, others, chance)[0]
+        return placed, unplaced, swap
+
+    return place_one
+
+
+def _lost_is_unreachable(right: Any) -> Any:
+    def standing(last_seen: float, now: float, timers: Any) -> Any:
+        found = right(last_seen, now, timers)
+        return "Lost" if found == "Unreachable" else found
+
+    return standing
+
+
+def _without_evidence(right: Any) -> Any:
+    def replicas(fleet: Any, standings: Any, green: Any, now: float, timers: Any) -> Any:
+        return right(fleet, standings, (), now, timers)
+
+    return replicas
+
+
+def _drained_at_once(right: Any) -> Any:
+    return _always(True)
+
+
+def _any_gateway_will_do(right: Any) -> Any:
+    """Drained as soon as one gateway says so."""
+
+    def due(view: View, replica: replica.Replica, draining: Draining) -> bool:
+        gateways = view.fleet.gateways
+        return right(view, replica, draining) or any(
+            right(_seeing(view, {name: gateway}), replica, draining) for name, gateway in gateways.items()
+        )
+
+    return due
+
+
+def _seeing(view: View, gateways: Mapping[str, world.Gateway]) -> View:
+    return dataclasses.replace(view, fleet=dataclasses.replace(view.fleet, gateways=gateways))
+
+
+def _head_with_workers(right: Any) -> Any:
+    """Rank 0 is started together with its workers."""
+
+    def starts(view: View) -> list[Any]:
+        actions = right(view)
+        begun = {action.key[0] for action in actions if isinstance(action, Start)}
+        heads = [
+            Start(shard.spec.key, shard.spec.node, shard.spec.generation, "with its workers")
+            for found in view.replicas.values()
+            for shard in found.present
+            if found.id in begun and shard.spec.rank == 0 and shard.state == "held"
+        ]
+        return [*actions, *(head for head in heads if head not in actions)]
+
+    return starts
+
+
+def _before_the_weights(right: Any) -> Any:
+    """A rank is executed though its neighbour is still downloading."""
+
+    def starts(view: View) -> list[Any]:
+        return [
+            *right(view),
+            *(
+                Start(shard.spec.key, shard.spec.node, shard.spec.generation, "it is held here")
+                for found in view.replicas.values()
+                for shard in found.present
+                if shard.spec.rank > 0 and shard.state == "held" and shard.ordered != "start"
+            ),
+        ]
+
+    return starts
+
+
+def _failed_alone_is_stopped(right: Any) -> Any:
+    def sweep(view: View) -> list[Stop]:
+        return [stop for stop in right(view) if view.fleet.shards[stop.key].state == "failed"]
+
+    return sweep
+
+
+def _starting_is_routed(right: Any) -> Any:
+    def table(view: View, drains: Mapping[str, Draining]) -> Routes:
+        early = {
+            name: dataclasses.replace(found, phase="Ready", shards=()) if found.phase == "Starting" else found
+            for name, found in view.replicas.items()
+        }
+        return right(dataclasses.replace(view, replicas=early), drains)
+
+    return table
+
+
+def _failed_stays_routed(right: Any) -> Any:
+    """The table forgets nothing for as long as its node is there."""
+
+    def table(view: View, drains: Mapping[str, Draining]) -> Routes:
+        found = right(view, drains)
+        old = view.ledger.routes.endpoints
+        said = {endpoint.replica for endpoint in found.endpoints}
+        kept = tuple(e for e in old if e.replica not in said and e.replica in view.replicas)
+        return dataclasses.replace(found, endpoints=found.endpoints + kept) if kept else found
+
+    return table
+
+
+def _no_backoff(right: Any) -> Any:
+    def charge(view: View, chance: Any) -> Ledger:
+        return dataclasses.replace(right(view, chance), troubles={})
+
+    return charge
+
+
+def _sibling_forgives(right: Any) -> Any:
+    """A replica that has been Ready for long forgives a failure of just now."""
+
+    def proves(view: View, found: replica.Replica, known: Mapping[Any, Any]) -> bool:
+        long = view.now - found.since >= view.timers.backoff_reset
+        return (found.model, found.generation) in known and found.phase == "Ready" and long
+
+    return proves
+
+
+def _no_roster(right: Any) -> Any:
+    def look(*seen: Any) -> View:
+        return dataclasses.replace(right(*seen), heard=True)
+
+    return look
+
+
+def _not_dark(right: Any) -> Any:
+    return _always(False)
+
+
+def _stall_counts(right: Any) -> Any:
+    return _as_it_was
+
+
+def _starts_twice(right: Any) -> Any:
+    """The agent executes a Start whatever the shard is doing."""
+
+    def start(state: core.AgentState, command: Any, now: float) -> Any:
+        kept = state.shards.get((command.replica, command.rank))
+        if kept is not None and kept.state in ("starting", "started"):
+            return state, (core.Launch(kept.spec),)
+        return right(state, command, now)
+
+    return start
+
+
+def _old_first(right: Any) -> Any:
+    """The old generation drains as soon as it is superseded."""
+
+    def drain(view: View, fresh: Any, stale: Any, count: int) -> Any:
+        return tuple((found.id, "it is old") for found in stale)
+
+    return drain
+
+
+def _unconfirmed_is_gone(right: Any) -> Any:
+    """A failed shard is forgotten by the fleet before its node says that it is gone."""
+
+    def reported(fleet: world.Fleet, event: Any, now: float) -> world.Fleet:
+        after = right(fleet, event, now)
+        left = {key: shard for key, shard in after.shards.items() if shard.state not in ENDED}
+        return dataclasses.replace(after, shards=left)
+
+    return reported
+
+
+MUTANTS: dict[str, Mutant] = {
+    "gpu-free-when-stopped": Mutant(
+        "a GPU is free as soon as the stop is ordered", reconcile, "rooms", _gpus_free_when_stopped, rare=True
+    ),
+    "failed-holds-nothing": Mutant(
+        "a failed shard is forgotten before it is gone", world.Fleet, "_reported", _unconfirmed_is_gone
+    ),
+    "gone-at-once": Mutant("the agent says gone when the stop arrives", core, "_stop", _gone_at_once),
+    "place-all": Mutant("several replicas are placed from one snapshot", reconcile, "_place_one", _place_all),
+    "lost-is-unreachable": Mutant("a node that is silent is lost", world, "standing", _lost_is_unreachable),
+    "no-evidence": Mutant("what clients get does not count", planning_view, "replicas", _without_evidence),
+    "stall-counts": Mutant(
+        "silence counts while we could not listen", world.Fleet, "_stalled", _stall_counts, rare=True
+    ),
+    "no-drain": Mutant("a drain is over when it begins", draining, "_due", _drained_at_once),
+    "one-gateway-is-enough": Mutant(
+        "one gateway's word ends a drain", draining, "_due", _any_gateway_will_do
+    ),
+    "head-with-workers": Mutant(
+        "rank 0 starts together with its workers", reconcile, "_starts", _head_with_workers
+    ),
+    "before-the-weights": Mutant(
+        "a rank starts while its neighbour downloads", reconcile, "_starts", _before_the_weights
+    ),
+    "failed-alone": Mutant(
+        "only the failed shard of a replica is stopped", reconcile, "_sweep", _failed_alone_is_stopped
+    ),
+    "starting-is-routed": Mutant(
+        "clients are sent to what is starting", reconcile, "routes", _starting_is_routed
+    ),
+    "failed-stays-routed": Mutant("the table keeps what failed", reconcile, "routes", _failed_stays_routed),
+    "no-backoff": Mutant("a failed start costs no delay", troubles, "charge", _no_backoff),
+    "sibling-forgives": Mutant(
+        "a sibling that serves for long voids the delay", troubles, "_proves", _sibling_forgives
+    ),
+    "old-first": Mutant(
+        "the old generation drains before the new one serves", rollout, "_drain", _old_first, rare=True
+    ),
+    "no-roster": Mutant(
+        "a restarted control plane acts before its nodes spoke", reconcile, "look", _no_roster
+    ),
+    "mass-silence": Mutant(
+        "all nodes silent at once are all lost", planning_view, "_dark", _not_dark, rare=True
+    ),
+    "starts-twice": Mutant("the agent executes a start whatever runs already", core, "_start", _starts_twice),
+}
+"""Every planted bug, by name."""
+
+
+@contextlib.contextmanager
+def planted(name: str) -> Iterator[None]:
+    """The product with one bug in it."""
+    mutant = MUTANTS[name]
+    right = getattr(mutant.place, mutant.name)
+    with mock.patch.object(mutant.place, mutant.name, mutant.wrong(right)):
+        yield

@@ -1,0 +1,359 @@
+"""What must always hold, judged by the simulated machines and not by anybody's opinion of them.
+
+`sim.world` calls one method per thing that happens; the first broken invariant raises `Violation`
+and ends the run. The codes are those of the design: S1 … S15 for safety, L1 … L4 for liveness.
+"""
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from llmgw.agent.core import Launch
+from llmgw.fleet import events
+from llmgw.fleet.routes import Endpoint, Routes
+from llmgw.fleet.shard import ShardSpec, ShardStatus
+from llmgw.planning import actions
+from llmgw.planning.reconcile import Pass
+from tests.sim import scenario
+from tests.sim.gateways import LOAD_EVERY, Gateway
+from tests.sim.machines import Engine, Machine
+
+if TYPE_CHECKING:
+    from tests.sim.control import Control
+    from tests.sim.world import World
+
+SLACK = 1e-6
+SWEEP = 150.0
+"""Seconds without a disturbance in which every shard of a failed replica must be gone: stop grace 20,
+verification 60, memory 20, and orders that were lost are given again."""
+
+
+class Violation(Exception):
+    """An invariant does not hold. `code` is its name in the design."""
+
+    def __init__(self, code: str, said: str) -> None:
+        super().__init__(f"{code}: {said}")
+        self.code = code
+        self.said = said
+
+
+@dataclasses.dataclass(slots=True)
+class Tries:
+    """Failures in a row of one (model, generation), and the earliest next start."""
+
+    failures: int = 0
+    not_before: float = 0.0
+
+
+class Memory:
+    """What the oracle remembers of one life of the control plane; it `began` on the listening clock."""
+
+    def __init__(self, began: float) -> None:
+        self.began = began
+        self.heard: set[str] = set()
+        self.gateways: set[str] = set()
+        self.failed: set[str] = set()
+        self.tries: dict[tuple[str, str], Tries] = {}
+        self.draining: dict[str, float] = {}
+
+
+class Oracle:
+    """The judge of one run."""
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+        self._life = Memory(0.0)
+        self._stopped: set[str] = set()
+        self._routed: set[str] = set()
+        self.orders = 0
+
+    @property
+    def _now(self) -> float:
+        return self._world.clock.now
+
+    def control_started(self) -> None:
+        """A new life of the control plane: what it was told before is forgotten."""
+        self._life = Memory(self._world.listened)
+
+    def catalog_changed(self) -> None:
+        """Generations that nobody wants any more start from nothing when they come back."""
+        wanted = scenario.current(self._world.disk.catalog)
+        tries = self._life.tries
+        self._life.tries = {key: tries[key] for key in tries if key[1] in wanted.get(key[0], ())}
+
+    # --- machines -----------------------------------------------------------------------------
+
+    def launching(self, machine: Machine, command: Launch) -> None:
+        """S1, S3, S6, S11: what is true where an engine is about to be executed."""
+        spec = command.spec
+        for gpu in spec.gpus:
+            for engine in machine.holders(gpu):
+                if engine.alive:
+                    self._require(
+                        engine.spec.key == spec.key, "S1", f"{spec.replica} takes {gpu} from {engine}"
+                    )
+                else:
+                    self._require(
+                        False, "S3", f"{spec.replica} takes {gpu} before the memory of {engine} is back"
+                    )
+        twin = machine.find(spec.key)
+        self._require(twin is None or not twin.alive, "S11", f"{spec.replica}:{spec.rank} is executed twice")
+        self._gang(spec)
+
+    def _gang(self, spec: ShardSpec) -> None:
+        for peer in spec.peers:
+            held = not spec.source.fetched or spec.cache_name in self._world.machines[peer.node].disk
+            self._require(held, "S6", f"{spec.replica} is executed while {peer.node} lacks its weights")
+            if spec.rank == 0 and peer.rank > 0:
+                worker = self._world.engine((spec.replica, peer.rank))
+                started = worker is not None and worker.phase != "starting"
+                self._require(started, "S6", f"rank 0 of {spec.replica} before rank {peer.rank} is started")
+
+    # --- what the control plane hears ---------------------------------------------------------
+
+    def heard(self, control: "Control", event: events.Event) -> None:
+        """Failures as they become known: S7 and S9 count from here."""
+        match event:
+            case events.Registered():
+                self._life.heard.add(event.info.id)
+                self._world.spoke(event.info.id)
+                self._statuses(control, tuple(status for _, status in event.shards))
+            case events.GatewaySeen():
+                self._life.gateways.add(event.gateway)
+            case events.Heartbeat():
+                self._world.spoke(event.node)
+            case events.Reported():
+                self._world.spoke(event.node)
+                self._statuses(control, event.statuses)
+
+    def _statuses(self, control: "Control", statuses: tuple[ShardStatus, ...]) -> None:
+        """What is new in one message. Of several failures of a generation in one message, one counts:
+        nobody can tell whether they came one after the other."""
+        counted: dict[tuple[str, str], float] = {}
+        for status in statuses:
+            shard = control.fleet.shards.get(status.key)
+            if status.state != "failed" or status.replica in self._life.failed or shard is None:
+                continue
+            self._life.failed.add(status.replica)
+            self._later_gone(shard.spec)
+            if status.replica not in control.ledger.drains and status.replica not in self._stopped:
+                counted[shard.spec.model, shard.spec.generation] = self._now - status.age
+        for key, at in counted.items():
+            self._count(control, key, at)
+
+    def _count(self, control: "Control", key: tuple[str, str], at: float) -> None:
+        tries = self._life.tries.setdefault(key, Tries())
+        if self._was_good(control, key[1]):
+            tries.failures = 0
+        tries.failures += 1
+        timers = control.timers
+        delay = min(timers.backoff_cap, timers.backoff_base * 2 ** (tries.failures - 1))
+        tries.not_before = max(tries.not_before, at + 0.75 * delay)
+
+    def _was_good(self, control: "Control", generation: str) -> bool:
+        """Some replica of the generation was ready for about as long as forgives failures."""
+        enough = control.timers.backoff_reset - 30.0
+        return any(
+            engine.spec.generation == generation
+            and engine.ready_at is not None
+            and self._now - engine.ready_at >= enough
+            for machine in self._world.machines.values()
+            for engine in machine.engines.values()
+        )
+
+    def _later_gone(self, spec: ShardSpec) -> None:
+        """S7: look again once things were calm for long enough."""
+
+        def check() -> None:
+            for peer in spec.peers:
+                calm = self._world.calm_since(peer.node)
+                engine = self._world.engine((spec.replica, peer.rank))
+                if engine is None or not engine.alive:
+                    continue
+                if self._now - calm < SWEEP:
+                    self._world.clock.after(SWEEP, check)
+                    return
+                self._require(False, "S7", f"{engine} lives {SWEEP:g}s after a shard of it failed")
+
+        self._world.clock.after(SWEEP, check)
+
+    # --- what the control plane does ----------------------------------------------------------
+
+    def passed(self, result: Pass, known: frozenset[str]) -> None:
+        """S3: one placement per pass. `known` are the replicas the fleet had before it."""
+        placed = {a.spec.replica for a in result.actions if isinstance(a, actions.Assign)} - known
+        self._require(len(placed) <= 1, "S3", f"{len(placed)} replicas were placed in one pass")
+
+    def ordered(self, control: "Control", action: actions.Action) -> None:
+        """S4, S5, S9, S10, S14, S21: whether the truth allows this order now."""
+        if isinstance(action, actions.Assign | actions.Start | actions.Stop):
+            self.orders += 1
+            self._roster(control)
+            self._not_dark(control)
+        match action:
+            case actions.Assign(spec=spec) if spec.key not in self._world.assigned:
+                self._world.assigned.add(spec.key)
+                if spec.rank == 0:
+                    self._backed_off(spec)
+                    self._not_doubled(control, spec)
+            case actions.Stop():
+                self._may_stop(control, action)
+                self._stopped.add(action.key[0])
+            case actions.Undrain(replica=replica):
+                self._life.draining.pop(replica, None)
+
+    def _roster(self, control: "Control") -> None:
+        missing = sorted(control.roster - self._life.heard)
+        waited = self._world.listened - self._life.began
+        self._require(
+            not missing or waited >= control.timers.place_grace - SLACK,
+            "S14",
+            f"an order {waited:.1f}s after the start, before {', '.join(missing)} reported",
+        )
+
+    def _not_dark(self, control: "Control") -> None:
+        known = sorted(control.fleet.nodes)
+        silences = [self._world.silence(name) for name in known]
+        fresh = [s for s in silences if control.timers.unreachable <= s < control.timers.lost]
+        dark = len(known) >= 3 and len(fresh) >= control.timers.mass_share * len(known)
+        self._require(not dark, "S21", f"an order while {len(fresh)} of {len(known)} nodes are silent")
+
+    def _backed_off(self, spec: ShardSpec) -> None:
+        tries = self._life.tries.get((spec.model, spec.generation))
+        early = tries is not None and self._now < tries.not_before - SLACK
+        self._require(
+            not early, "S9", f"{spec.replica} is placed too soon after {tries and tries.failures} failures"
+        )
+
+    def _not_doubled(self, control: "Control", spec: ShardSpec) -> None:
+        """S4: nothing is rebuilt while the original serves and its silence is no loss."""
+        model = self._world.disk.catalog.models.get(spec.model)
+        serving = [
+            replica
+            for replica, engines in self._world.serving(spec.model).items()
+            if engines[0].spec.generation == spec.generation
+            and replica not in control.ledger.drains
+            and replica not in self._life.failed | self._stopped
+            and all(self._believed(control, engine) for engine in engines)
+        ]
+        wanted = model.scaling.max if model is not None else 0
+        self._require(
+            len(serving) < wanted,
+            "S4",
+            f"{spec.replica} is built though {len(serving)} of {wanted} serve: {', '.join(serving)}",
+        )
+
+    def _believed(self, control: "Control", engine: Engine) -> bool:
+        """The control plane knows of it and its node is not truly lost."""
+        node = engine.spec.node
+        return node in self._life.heard and self._world.silence(node) < control.timers.lost - SLACK
+
+    def _may_stop(self, control: "Control", action: actions.Stop) -> None:
+        replica = action.key[0]
+        engines = self._world.serving_replica(replica)
+        known = replica in self._routed and replica not in self._life.failed | self._stopped
+        if not engines or not known or not self._life.gateways:
+            return
+        if any(self._world.silence(e.spec.node) >= control.timers.lost - SLACK for e in engines):
+            self._not_green(control, action)
+            return
+        self._require(
+            replica in self._life.draining,
+            "S4",
+            f"{replica} serves, and is stopped undrained: {action.because}",
+        )
+        self._drained(replica, engines[0].spec)
+        self._enough_left(control, replica, engines[0].spec)
+
+    def _not_green(self, control: "Control", action: actions.Stop) -> None:
+        for gateway in self._world.gateways.values():
+            age = self._now - gateway.green.get(action.key[0], -1e9)
+            # Younger than one report of the gateway, the control plane cannot know it yet.
+            fresh = 1.5 * LOAD_EVERY < age < control.timers.evidence / 2 and gateway.speaks
+            self._require(
+                not fresh, "S4", f"{action.key[0]} answers clients, and is stopped: {action.because}"
+            )
+
+    def _drained(self, replica: str, spec: ShardSpec) -> None:
+        if self._now >= self._life.draining[replica] + spec.profile.drain - SLACK:
+            return
+        for gateway in self._world.gateways.values():
+            if gateway.name not in self._life.gateways:
+                continue  # away since before this control plane began: nobody can wait for it
+            routed = any(e.replica == replica and not e.draining for e in gateway.routes.endpoints)
+            self._require(not routed, "S5", f"{replica} is stopped while {gateway.name} still routes to it")
+            left = gateway.in_flight(replica)
+            self._require(not left, "S5", f"{replica} is stopped with {left} requests of {gateway.name}")
+
+    def _enough_left(self, control: "Control", replica: str, spec: ShardSpec) -> None:
+        """S10: a voluntary stop leaves as many as are wanted, or makes room for its successor."""
+        model = self._world.disk.catalog.models.get(spec.model)
+        drain = control.ledger.drains.get(replica)
+        if model is None or drain is None or drain.gap:
+            return
+        others = {
+            other.spec.replica
+            for other in control.fleet.shards.values()
+            if other.spec.model == spec.model
+            and other.spec.replica != replica
+            and other.spec.replica not in self._life.failed
+            and self._was_ready(other.spec)
+        }
+        self._require(
+            len(others) >= model.scaling.min,
+            "S10",
+            f"{replica} is stopped, {len(others)} of {model.scaling.min} others serve",
+        )
+
+    def _was_ready(self, spec: ShardSpec) -> bool:
+        engine = self._world.engine(spec.key)
+        return engine is not None and engine.ready_at is not None
+
+    # --- routing ------------------------------------------------------------------------------
+
+    def published(self, routes: Routes) -> None:
+        """S7, S8: what a new table sends clients to."""
+        for endpoint in routes.endpoints:
+            failed = endpoint.replica in self._life.failed
+            self._require(not failed, "S7", f"{endpoint.replica} is routed after it failed")
+            self._require(
+                endpoint.draining or self._whole(endpoint),
+                "S8",
+                f"{endpoint.replica} is routed and was never ready",
+            )
+            self._routed.add(endpoint.replica)
+            if endpoint.draining:
+                self._life.draining.setdefault(endpoint.replica, self._now)
+            else:
+                self._life.draining.pop(endpoint.replica, None)
+
+    def _whole(self, endpoint: Endpoint) -> bool:
+        """Every rank of the replica came to serve once."""
+        head = self._world.engine((endpoint.replica, 0))
+        if head is None:
+            return False
+        ranks = [self._world.engine((endpoint.replica, peer.rank)) for peer in head.spec.peers]
+        return all(rank is not None and rank.ready_at is not None for rank in ranks)
+
+    def adopting(self, gateway: Gateway, routes: Routes) -> None:
+        """S4: no table takes away what serves, unless it was drained or stopped."""
+        if routes.partial:
+            return
+        kept = {endpoint.replica for endpoint in routes.endpoints}
+        for endpoint in gateway.routes.endpoints:
+            replica = endpoint.replica
+            if (
+                replica in kept
+                or endpoint.draining
+                or replica in self._stopped
+                or replica in self._life.failed
+            ):
+                continue
+            engines = self._world.serving_replica(replica)
+            timers = self._world.control.timers
+            near = all(self._world.silence(e.spec.node) < timers.lost - SLACK for e in engines)
+            self._require(not engines or not near, "S4", f"{replica} serves, and {gateway.name} forgets it")
+
+    @staticmethod
+    def _require(holds: bool, code: str, said: str) -> None:
+        if not holds:
+            raise Violation(code, said)

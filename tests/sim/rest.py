@@ -1,0 +1,79 @@
+"""When a healed world has come to rest: L1 to L3, judged by the machines."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from llmgw.catalog.model import Model, Profile
+from tests.sim import scenario
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+
+def unrest(world: "World") -> str:
+    """Why the world is not at rest; empty when it is."""
+    return next(_reasons(world), "")
+
+
+def _reasons(world: "World") -> Iterator[str]:
+    wanted = scenario.current(world.disk.catalog)
+    for model in world.disk.catalog.models.values():
+        yield from _model(world, model, wanted[model.name])
+    yield from _leftovers(world, wanted)
+    for agent in world.agents.values():
+        for kept in agent.state.shards.values():
+            if kept.state != "ready":
+                yield f"{kept.spec.replica}:{kept.spec.rank} is {kept.state} on {agent.machine.name}"
+    if world.control.ledger.drains:
+        yield f"{', '.join(sorted(world.control.ledger.drains))} drains"
+    yield from _tables(world)
+
+
+def halted(world: "World") -> bool:
+    """Some roll-out stands still: its generation failed, and the old one keeps the only room."""
+    wanted = scenario.current(world.disk.catalog)
+    return any(_stale(world, model, wanted[model]) for model in wanted)
+
+
+def _stale(world: "World", model: str, generations: dict[str, Profile]) -> list[str]:
+    serving = world.serving(model)
+    return [name for name, engines in serving.items() if engines[0].spec.generation not in generations]
+
+
+def _model(world: "World", model: Model, generations: dict[str, Profile]) -> Iterator[str]:
+    stale = _stale(world, model.name, generations)
+    room = any(_fits(world, profile) for profile in generations.values())
+    failed = any((model.name, generation) in world.control.ledger.troubles for generation in generations)
+    count = len(world.serving(model.name)) - len(stale)
+    if stale and (room or count or not failed):
+        yield f"{stale[0]} serves an old generation"
+    if count > model.scaling.max:
+        yield f"{count} replicas of {model.name} serve, {model.scaling.max} wanted"
+    if count < model.scaling.min and room:
+        yield f"{count} replicas of {model.name} serve, {model.scaling.min} wanted, and there is room"
+
+
+def _fits(world: "World", profile: Profile) -> bool:
+    """Enough machines have enough cards that nobody holds."""
+    free = [sum(not machine.holders(gpu.uuid) for gpu in machine.gpus) for machine in world.machines.values()]
+    return sum(cards >= profile.gpus_per_node for cards in free) >= profile.nodes
+
+
+def _leftovers(world: "World", wanted: dict[str, dict[str, Profile]]) -> Iterator[str]:
+    for machine in world.machines.values():
+        for engine in machine.living():
+            if engine.spec.model not in wanted:
+                yield f"{engine} lives on {machine.name} and nothing wants it"
+            if not world.serving_replica(engine.spec.replica):
+                yield f"{engine} lives on {machine.name} and does not serve"
+        for gpu in machine.gpus:
+            if any(not engine.alive for engine in machine.holders(gpu.uuid)):
+                yield f"{gpu.uuid} is held by the dead"
+
+
+def _tables(world: "World") -> Iterator[str]:
+    serving = {name for model in world.disk.catalog.models for name in world.serving(model)}
+    for gateway in world.gateways.values():
+        routed = {endpoint.replica for endpoint in gateway.routes.endpoints}
+        if routed != serving:
+            yield f"{gateway.name} routes to {sorted(routed)}, {sorted(serving)} serve"

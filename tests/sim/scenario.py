@@ -1,0 +1,100 @@
+"""What a seed draws before time begins: machines, a catalog that fits them, timers, and catalog edits."""
+
+import dataclasses
+
+from llmgw.catalog.model import Catalog, Model, Profile, Scaling, generation
+from llmgw.catalog.sources import parse
+from llmgw.fleet.expiry import Timers
+from llmgw.fleet.node import Gpu
+from llmgw.kit.chance import Chance
+
+GIB = 1 << 30
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Scenario:
+    """The start of a run. `machines` maps names to their cards; `pace` is seconds between requests."""
+
+    machines: dict[str, tuple[Gpu, ...]]
+    catalog: Catalog
+    timers: Timers
+    gateways: int
+    pace: float
+
+
+def draw(chance: Chance) -> Scenario:
+    """A fleet of two to six machines, and models that fill up to three quarters of it."""
+    cards = chance.choice((2, 4))
+    count = chance.randint(2, 6)
+    machines = {
+        f"n{i}": tuple(Gpu(f"n{i}-g{j}", "H100", 80 * GIB) for j in range(cards)) for i in range(count)
+    }
+    return Scenario(
+        machines=machines,
+        catalog=_catalog(chance, count, cards),
+        timers=Timers(lost=chance.choice((90.0, 180.0, 300.0))),
+        gateways=chance.randint(1, 3),
+        pace=chance.uniform(4.0, 12.0),
+    )
+
+
+def _catalog(chance: Chance, nodes: int, cards: int) -> Catalog:
+    budget = max(2, nodes * cards * 3 // 4)
+    models: dict[str, Model] = {}
+    profiles: dict[str, Profile] = {}
+    for i in range(chance.randint(1, 4)):
+        gang = nodes >= 2 and chance.random() < 0.4
+        profile = Profile(
+            name=f"p{i}",
+            engine="vllm",
+            nodes=2 if gang else 1,
+            gpus_per_node=chance.choice((1, 1, 2)),
+            tensor_parallel=1,
+            start_deadline=chance.choice((120.0, 300.0)),
+            drain=chance.choice((20.0, 60.0, 120.0)),
+        )
+        wanted = chance.randint(1, 3)
+        needed = profile.nodes * profile.gpus_per_node * wanted
+        if needed > budget:
+            continue
+        budget -= needed
+        source = parse(f"hf://org/m{i}@main") if chance.random() < 0.8 else parse(f"file:///weights/m{i}")
+        profiles[profile.name] = profile
+        models[f"m{i}"] = Model(f"m{i}", source, (profile.name,), scaling=Scaling(wanted, wanted))
+    return Catalog(models, profiles)
+
+
+def current(catalog: Catalog) -> dict[str, dict[str, Profile]]:
+    """Model → generation → profile, as the catalog wants them now."""
+    return {
+        model.name: {
+            generation(model, catalog.profiles[name]): catalog.profiles[name] for name in model.profiles
+        }
+        for model in catalog.models.values()
+    }
+
+
+def scaled(catalog: Catalog, name: str, wanted: int) -> Catalog:
+    """The catalog with another replica count for one model."""
+    model = dataclasses.replace(catalog.models[name], scaling=Scaling(wanted, wanted))
+    return dataclasses.replace(catalog, models={**catalog.models, name: model})
+
+
+def rearranged(catalog: Catalog, name: str, mark: int) -> Catalog:
+    """The catalog with another engine argument for one model: a new generation."""
+    model = catalog.models[name]
+    profile = catalog.profiles[model.profiles[0]]
+    changed = dataclasses.replace(profile, args=(("seed", mark),))
+    return dataclasses.replace(catalog, profiles={**catalog.profiles, profile.name: changed})
+
+
+def without(catalog: Catalog, name: str) -> Catalog:
+    """The catalog without one model."""
+    return dataclasses.replace(
+        catalog, models={other: model for other, model in catalog.models.items() if other != name}
+    )
+
+
+def returned(catalog: Catalog, model: Model) -> Catalog:
+    """The catalog with a model that it once had."""
+    return dataclasses.replace(catalog, models={**catalog.models, model.name: model})

@@ -1,0 +1,51 @@
+"""From a failing schedule to a short story: fewer faults that still break the same invariant.
+
+Delta debugging over the list of faults: halves, then quarters, down to single ones; then each of those
+left is made as short as it can be. Every attempt is a whole run of the same seed.
+"""
+
+import dataclasses
+from collections.abc import Callable
+
+from tests.sim.faults import Fault
+from tests.sim.world import Run, run
+
+Schedule = tuple[Fault, ...]
+
+
+def shrink(failed: Run) -> Run:
+    """The smallest run found that breaks what `failed` broke; its trace is kept."""
+    assert failed.violation is not None
+    code = failed.violation.code
+
+    def breaks(faults: Schedule) -> bool:
+        found = run(failed.seed, plan=faults).violation
+        return found is not None and found.code == code
+
+    faults = _shorter(_fewer(failed.faults, breaks), breaks)
+    return run(failed.seed, plan=faults, trace=True)
+
+
+def _fewer(faults: Schedule, breaks: Callable[[Schedule], bool]) -> Schedule:
+    size = len(faults)
+    while size >= 1 and faults:
+        start = 0
+        while start < len(faults):
+            rest = faults[:start] + faults[start + size :]
+            if breaks(rest):
+                faults = rest
+            else:
+                start += size
+        size //= 2
+    return faults
+
+
+def _shorter(faults: Schedule, breaks: Callable[[Schedule], bool]) -> Schedule:
+    for number, fault in enumerate(faults):
+        for lasts in (0.1, fault.lasts / 4, fault.lasts / 2):
+            brief = dataclasses.replace(fault, lasts=lasts)
+            tried = (*faults[:number], brief, *faults[number + 1 :])
+            if lasts < fault.lasts and breaks(tried):
+                faults = tried
+                break
+    return faults

@@ -1,0 +1,445 @@
+"""One simulated world: machines, agents, gateways, a control plane, and a schedule of faults.
+
+`run(seed)` is the whole of it: safety while faults strike, then every fault ends and the fleet must
+come to rest in the state that the catalog asks for. The real `settle`, `Fleet.apply` and
+`agent.core.step` decide; everything around them is made of `random.Random(seed)`.
+"""
+
+import collections
+import contextlib
+import dataclasses
+import functools
+import hashlib
+from collections.abc import Iterator
+
+from llmgw.agent.core import Launch
+from llmgw.catalog.model import Catalog
+from llmgw.fleet import events
+from llmgw.fleet.expiry import Timers
+from llmgw.fleet.routes import Endpoint, Routes
+from llmgw.fleet.shard import ShardKey
+from llmgw.fleet.world import Fleet
+from llmgw.kit.chance import Chance
+from llmgw.planning import actions, settle
+from llmgw.planning.desired import Desired
+from llmgw.planning.ledger import Ledger
+from llmgw.planning.reconcile import Pass
+from tests.sim import faults as fault_kinds
+from tests.sim import scenario
+from tests.sim.agents import Agent
+from tests.sim.clockwork import Clockwork
+from tests.sim.control import Control, Disk
+from tests.sim.faults import Fault
+from tests.sim.gateways import Gateway
+from tests.sim.links import DIRECTIONS, End, Path, Stream
+from tests.sim.machines import Engine, Machine
+from tests.sim.oracle import Oracle, Violation
+from tests.sim.rest import halted, unrest
+
+HORIZON = 1800.0
+PATIENCE = 3600.0
+"""Simulated seconds of faults, and within which a healed world must come to rest."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Run:
+    """What came of one seed. `digest` is of the whole trace; `took` counts faults that had an effect."""
+
+    seed: int
+    faults: tuple[Fault, ...]
+    violation: Violation | None
+    events: int
+    seconds: float
+    took: collections.Counter[str]
+    orders: int
+    digest: str
+    trace: tuple[str, ...]
+
+
+class World:
+    """Everything there is, and how its parts reach one another."""
+
+    def __init__(self, seed: int, plan: tuple[Fault, ...] | None, keep_trace: bool) -> None:
+        self.clock = Clockwork(seed)
+        chance = self.clock.chance("scenario")
+        self.scenario = scenario.draw(chance)
+        self.plan = fault_kinds.schedule(self.clock.chance("faults"), HORIZON) if plan is None else plan
+        self.disk = Disk(self.scenario.catalog)
+        self.spoiled: set[str] = set()
+        self.assigned: set[ShardKey] = set()
+        self.took: collections.Counter[str] = collections.Counter()
+        self.trace: list[str] = []
+        self._keep_trace = keep_trace
+        self._digest = hashlib.sha256()
+        self._pids = 1000
+        self._lives = 0
+        self._undo: dict[int, fault_kinds.Undo] = {}
+        self._victims: list[str] = []
+        self._active: collections.Counter[str] = collections.Counter()
+        self._touched: dict[str, float] = {}
+        self._spoken: dict[str, float] = {}
+        self._engines: dict[ShardKey, Engine] = {}
+        self._listened = 0.0
+        self._listening_since: float | None = None
+        self.oracle = Oracle(self)
+        self.machines = {
+            name: Machine(self.clock, name, gpus, self) for name, gpus in self.scenario.machines.items()
+        }
+        gateways = [f"gw{i}" for i in range(self.scenario.gateways)]
+        self.paths = {name: Path(self.clock, name) for name in [*self.machines, *gateways]}
+        self.agents: dict[str, Agent] = {}
+        self.gateways = {
+            name: Gateway(self.clock, name, self.paths[name], self, self.scenario.pace) for name in gateways
+        }
+        self.start_control()
+        for name in self.machines:
+            self.start_agent(name)
+        for gateway in self.gateways.values():
+            gateway.start()
+
+    # --- time ---------------------------------------------------------------------------------
+
+    def live(self, events: int | None) -> None:
+        """Faults, then rest; then a restart of the control plane, which must disturb nothing."""
+        for number, fault in enumerate(self.plan):
+            self.clock.at(fault.at, functools.partial(self._strike, number, fault))
+        self.clock.run(HORIZON, events)
+        self._heal()
+        self._come_to_rest()
+        self._stay_at_rest("L4", "at rest")
+        if halted(self):
+            return  # a new control plane gives the failing generation another try
+        self.stop_control()
+        self.clock.run(self.clock.now + 3.0)
+        self.start_control()
+        self._stay_at_rest("S14", "after a restart of the control plane at rest")
+
+    def _strike(self, number: int, fault: Fault) -> None:
+        self._victims = []
+        undo = fault_kinds.KINDS[fault.kind].begin(self, fault)
+        if undo is None:
+            return
+        self.note(f"fault {fault.kind} {' '.join(self._victims)} for {fault.lasts:.1f}s")
+        self.took[fault.kind] += 1
+        victims = tuple(self._victims)
+        self._active.update(victims)
+
+        def over() -> None:
+            self.note(f"fault {fault.kind} {' '.join(victims)} is over")
+            self._active.subtract(victims)
+            self._touched.update(dict.fromkeys(victims, self.clock.now))
+            undo()
+
+        self._undo[number] = over
+        self.clock.after(fault.lasts, functools.partial(self._end, number))
+
+    def _end(self, number: int) -> None:
+        if number in self._undo:
+            self._undo.pop(number)()
+
+    def _heal(self) -> None:
+        self.plan = self.plan[: sum(fault.at <= self.clock.now for fault in self.plan)]
+        for number in list(self._undo):
+            self._end(number)
+        self.spoiled.clear()
+        self.note("every fault is over")
+
+    def _come_to_rest(self) -> None:
+        deadline = self.clock.now + PATIENCE
+        quiet, orders = 0, -1
+        while quiet < 3:
+            why = unrest(self)
+            quiet = 0 if why or orders != self.oracle.orders else quiet + 1
+            orders = self.oracle.orders
+            if self.clock.now >= deadline:
+                raise Violation("L1", f"no rest {PATIENCE:g}s after the last fault: {why or 'orders go on'}")
+            self.clock.run(self.clock.now + 20.0)
+        self.note("at rest")
+
+    def _stay_at_rest(self, code: str, when: str) -> None:
+        orders = self.oracle.orders
+        self.clock.run(self.clock.now + 200.0)
+        given = self.oracle.orders - orders
+        if given:
+            raise Violation(code, f"{given} orders {when}")
+        if why := unrest(self):
+            raise Violation(code, f"{when}: {why}")
+
+    # --- what faults do -----------------------------------------------------------------------
+
+    def touch(self, *names: str) -> None:
+        """The fault that is beginning disturbs these nodes."""
+        self._victims += names
+        self._touched.update(dict.fromkeys(names, self.clock.now))
+
+    def calm_since(self, name: str) -> float:
+        """When the last fault that touched this node was over; now if one still lasts."""
+        if self._active[name] or self._active[fault_kinds.EVERYWHERE]:
+            return self.clock.now
+        return max(self._touched.get(name, 0.0), self._touched.get(fault_kinds.EVERYWHERE, 0.0))
+
+    def pick_machine(self, fault: Fault) -> str:
+        """The name of the machine that a fault strikes."""
+        return self._pick(fault, list(self.machines))
+
+    def pick_gateway(self, fault: Fault) -> str:
+        """The name of the gateway that a fault strikes."""
+        return self._pick(fault, list(self.gateways))
+
+    def pick_path(self, fault: Fault) -> Path:
+        """The path that a fault strikes."""
+        return self.paths[self._pick(fault, list(self.paths))]
+
+    def _pick(self, fault: Fault, names: list[str]) -> str:
+        name = names[fault.target % len(names)]
+        self.touch(name)
+        return name
+
+    def power_off(self, name: str) -> None:
+        """Everything on the machine ends; its streams say nothing any more."""
+        self.machines[name].lose_power()
+        for direction in DIRECTIONS:
+            self.paths[name].darken(direction)
+        self.kill_agent(name)
+
+    def power_on(self, name: str) -> None:
+        """The machine boots and its agent starts."""
+        self.machines[name].gain_power()
+        for direction in DIRECTIONS:
+            self.paths[name].light(direction)
+        self.start_agent(name)
+
+    def kill_agent(self, name: str) -> None:
+        """kill -9."""
+        if name in self.agents:
+            self.agents.pop(name).die()
+
+    def start_agent(self, name: str) -> None:
+        """The next life of an agent, where the machine is on and none runs."""
+        if name not in self.agents and self.machines[name].on:
+            self._lives += 1
+            agent = Agent(self.clock, self.machines[name], self.paths[name], self, self._lives)
+            self.agents[name] = agent
+            agent.start()
+
+    def repeat_command(self, target: int) -> bool:
+        """Let the newest command of an agent arrive again; False where none was obeyed yet."""
+        candidates = [agent for agent in self.agents.values() if agent.newest is not None]
+        if not candidates:
+            return False
+        agent = candidates[target % len(candidates)]
+        before = agent.state
+        if agent.newest is not None:
+            agent.command(agent.newest)
+        if agent.state is not before:
+            raise Violation("S15", f"{agent.instance} obeyed {agent.newest} twice")
+        return True
+
+    def repeat_order(self, target: int) -> bool:
+        """Let the control plane give its newest order to an agent once more; False where there is none."""
+        agents = [agent for agent in self.agents.values() if agent.newest is not None]
+        if not agents or not self.control.answers:
+            return False
+        agent = agents[target % len(agents)]
+        return agent.newest is not None and self.control.again(agent.machine.name, agent.newest)
+
+    def adopt(self, catalog: Catalog) -> None:
+        """People apply a catalog; a control plane that is away reads it when it starts."""
+        self.disk.catalog = catalog
+        self.note(f"catalog: {' '.join(f'{m.name}x{m.scaling.min}' for m in catalog.models.values())}")
+        self.oracle.catalog_changed()
+        if not self.control.life.over:
+            self.control.adopt(catalog)
+
+    # --- the control plane --------------------------------------------------------------------
+
+    @property
+    def listened(self) -> float:
+        """Seconds in which a control plane was able to listen, since the world began."""
+        going = 0.0 if self._listening_since is None else self.clock.now - self._listening_since
+        return self._listened + going
+
+    def _deafen(self) -> None:
+        self._listened, self._listening_since = self.listened, None
+
+    def start_control(self) -> None:
+        """The next life of the control plane."""
+        self._listening_since = self.clock.now
+        self.control = Control(self.clock, self.disk, self.scenario.timers, self)
+        self.oracle.control_started()
+        self.control.start()
+
+    def stop_control(self) -> None:
+        """kill -9."""
+        self._deafen()
+        self.control.die()
+
+    def pause_control(self) -> None:
+        """It stands still; nobody's silence counts meanwhile."""
+        self._deafen()
+        self.control.pause()
+
+    def resume_control(self) -> None:
+        """It goes on, unless it was killed meanwhile."""
+        if not self.control.life.over and self.control.paused_at is not None:
+            self._listening_since = self.clock.now
+            self.control.resume()
+
+    def spoke(self, name: str) -> None:
+        """A word of this node reached the control plane."""
+        self._spoken[name] = self.listened
+
+    def silence(self, name: str) -> float:
+        """For how long the control plane could have heard the node, and did not."""
+        return self.listened - self._spoken.get(name, 0.0)
+
+    def dial(self, path: Path, end: End) -> Stream | None:
+        """A stream to the control plane, or None while nobody answers."""
+        return self.control.accept(path.name, path, end) if path.whole and self.control.answers else None
+
+    # --- what is true -------------------------------------------------------------------------
+
+    def born(self, engine: Engine) -> None:
+        """An engine was executed."""
+        self._engines[engine.spec.key] = engine
+
+    def next_pid(self) -> int:
+        """A process id that no machine had before."""
+        self._pids += 1
+        return self._pids
+
+    def broken(self, generation: str) -> bool:
+        """Engines of this generation cannot come up."""
+        return generation in self.spoiled
+
+    def changed(self, engine: Engine) -> None:
+        """The agent beside an engine may look again."""
+        if engine.spec.node in self.agents:
+            self.agents[engine.spec.node].notice(engine)
+
+    def engine(self, key: ShardKey) -> Engine | None:
+        """The newest engine of a shard, dead or alive."""
+        return self._engines.get(key)
+
+    def serving_replica(self, replica: str) -> list[Engine]:
+        """The engines of a replica that truly serves, in rank order; empty if it does not."""
+        head = self._engines.get((replica, 0))
+        if head is None or not head.ready:
+            return []
+        ranks = [self._engines.get((replica, peer.rank)) for peer in head.spec.peers]
+        ready = [engine for engine in ranks if engine is not None and engine.ready]
+        return ready if len(ready) == len(ranks) else []
+
+    def serving(self, model: str) -> dict[str, list[Engine]]:
+        """Replica → engines of all that truly serve a model."""
+        found = {
+            replica: self.serving_replica(replica)
+            for (replica, rank), engine in self._engines.items()
+            if rank == 0 and engine.spec.model == model
+        }
+        return {replica: engines for replica, engines in found.items() if engines}
+
+    def behind(self, endpoint: Endpoint) -> Engine | None:
+        """The engine that answers at an endpoint, or None if nothing serves there."""
+        engines = self.serving_replica(endpoint.replica)
+        return engines[0] if engines else None
+
+    # --- who watches --------------------------------------------------------------------------
+
+    def launching(self, machine: Machine, command: Launch) -> None:
+        """An engine is about to be executed."""
+        self.oracle.launching(machine, command)
+
+    def heard(self, control: Control, event: events.Event) -> None:
+        """An event is about to be applied to the fleet."""
+        if not isinstance(event, events.Heartbeat | events.GatewaySeen):
+            self.note(f"heard {_short(event)}")
+        self.oracle.heard(control, event)
+
+    def ordered(self, control: Control, action: actions.Action) -> None:
+        """An action is about to be dispatched."""
+        self.note(f"order {_short(action)}")
+        self.oracle.ordered(control, action)
+
+    def published(self, routes: Routes) -> None:
+        """A new routing table is about to go out."""
+        shown = " ".join(f"{e.replica}{'(draining)' if e.draining else ''}" for e in routes.endpoints)
+        self.note(f"table {routes.version & 0xFFFF}{' partial' if routes.partial else ''}: {shown}")
+        self.oracle.published(routes)
+
+    def adopting(self, gateway: Gateway, routes: Routes) -> None:
+        """A gateway is about to serve by a newer table."""
+        self.oracle.adopting(gateway, routes)
+
+    def note(self, line: str) -> None:
+        """One line of the trace."""
+        text = f"{self.clock.now:11.4f} {line}"
+        self._digest.update(text.encode())
+        if self._keep_trace:
+            self.trace.append(text)
+
+    @property
+    def digest(self) -> str:
+        """Of everything noted so far."""
+        return self._digest.hexdigest()[:16]
+
+
+def run(
+    seed: int, *, plan: tuple[Fault, ...] | None = None, events: int | None = None, trace: bool = False
+) -> Run:
+    """Live through one seed, or through another list of faults in the world of that seed."""
+    world = World(seed, plan, trace)
+    violation = None
+    try:
+        with _watched(world):
+            world.live(events)
+    except Violation as found:
+        violation = found
+    return Run(
+        seed=seed,
+        faults=world.plan,
+        violation=violation,
+        events=world.clock.happened,
+        seconds=world.clock.now,
+        took=world.took,
+        orders=world.oracle.orders,
+        digest=world.digest,
+        trace=tuple(world.trace),
+    )
+
+
+@contextlib.contextmanager
+def _watched(world: World) -> Iterator[None]:
+    """Every pass inside `settle` is seen by the oracle before the next one is made."""
+    decide = settle.reconcile
+
+    def watched(
+        desired: Desired, fleet: Fleet, ledger: Ledger, now: float, chance: Chance, timers: Timers
+    ) -> Pass:
+        result = decide(desired, fleet, ledger, now, chance, timers)
+        world.oracle.passed(result, frozenset(replica for replica, _ in fleet.shards))
+        return result
+
+    settle.reconcile = watched
+    try:
+        yield
+    finally:
+        settle.reconcile = decide
+
+
+def _short(event: events.Event | actions.Action) -> str:
+    match event:
+        case events.Registered():
+            told = " ".join(f"{s.replica}:{s.rank}={s.state}" for _, s in event.shards)
+            return f"{event.info.id} registers: {told}"
+        case events.Reported():
+            told = " ".join(f"{s.replica}:{s.rank}={s.state}" for s in event.statuses)
+            return f"{event.node} reports: {told or 'its cache'}"
+        case actions.Assign(spec=spec):
+            return f"assign {spec.replica}:{spec.rank} to {spec.node}: {event.because}"
+        case actions.Start() | actions.Stop():
+            return f"{type(event).__name__.lower()} {event.key[0]}:{event.key[1]} on {event.node}: {event.because}"
+        case actions.Drain() | actions.Undrain():
+            return f"{type(event).__name__.lower()} {event.replica}: {event.because}"
+        case _:
+            return str(event)
