@@ -1,7 +1,7 @@
 """From bytes to a revision that stands: validate, plan, compare, keep, adopt. The one path for all of them.
 
-The API calls it for `plan` and `apply`. Whatever fails on the way changes nothing: the revision that
-stood goes on standing.
+The API calls it for `plan` and `apply`, `watch` for what it followed. Whatever fails on the way changes
+nothing: the revision that stood goes on standing.
 """
 
 import dataclasses
@@ -40,6 +40,11 @@ class Adoption:
     def number(self) -> int:
         return self.standing.number if self.standing is not None else 0
 
+    @property
+    def catalog(self) -> Catalog | None:
+        """The catalog that stands; None before the first, and where the kept one no longer loads."""
+        return self._loop.desired.catalog
+
     def resume(self) -> None:
         """Stand on the newest kept revision again, after a restart. One that no longer loads changes nothing."""
         newest = self._store.newest()
@@ -55,7 +60,7 @@ class Adoption:
 
     def plan(self, proposal: Proposal) -> Plan:
         """What adopting it would do. Raises CatalogInvalid."""
-        return self._plan(_load(proposal.files))
+        return self.rehearse(_load(proposal.files))
 
     def apply(self, proposal: Proposal, expect: str) -> tuple[int, Plan]:
         """Adopt it if its plan is still `expect` (a full digest; empty = whatever it is now).
@@ -64,7 +69,7 @@ class Adoption:
         under its number. Raises CatalogInvalid or Stale.
         """
         catalog = _load(proposal.files)
-        plan = self._plan(catalog)
+        plan = self.rehearse(catalog)
         if expect and plan.digest != expect:
             raise Stale(
                 f"cannot apply p-{expect[:6]}: the plan is now {plan.id}. Nothing was changed",
@@ -76,6 +81,10 @@ class Adoption:
             and self._loop.desired.catalog
         ):
             return self.standing.number, plan
+        return self.adopt(catalog, proposal, plan), plan
+
+    def adopt(self, catalog: Catalog, proposal: Proposal, plan: Plan) -> int:
+        """Keep `proposal`, which is `catalog`, and let it stand. Returns its number."""
         revision = Revision(
             number=self.number + 1,
             files=dict(proposal.files),
@@ -92,9 +101,10 @@ class Adoption:
         self._journal.note(
             "catalog", f"revision {revision.number}", f"adopted as {plan.id} by {revision.who or '?'}"
         )
-        return revision.number, plan
+        return revision.number
 
-    def _plan(self, catalog: Catalog) -> Plan:
+    def rehearse(self, catalog: Catalog) -> Plan:
+        """What adopting `catalog` would do to the fleet as it is now."""
         loop = self._loop
         return make_plan(
             loop.desired,
