@@ -8,7 +8,8 @@ tags, merge keys, several documents, depth, and aliases that multiply.
     E106 too deep   E107 too large    E108 no UTF-8  E110 key       E111 unclear number
 """
 
-import dataclasses
+import functools
+from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from ruamel.yaml.cyaml import CParser  # type: ignore[attr-defined]  # the C module has no types
@@ -24,13 +25,11 @@ from ruamel.yaml.events import (
 from ruamel.yaml.reader import ReaderError
 
 from llmgw.catalog.diagnostics import Diagnostic, Related
+from llmgw.catalog.marks import MAX_DEPTH, MAX_NODES, Mark, Path, Span, marks, span
 from llmgw.catalog.scalars import Unclear, plain
-from llmgw.catalog.tree import LINES, Mark, Path, Span, Tree
+from llmgw.catalog.tree import LINES, Tree
 
 MAX_BYTES = 1 << 20
-MAX_DEPTH = 32
-MAX_NODES = 20_000
-"""In one file; an alias counts as everything that it stands for."""
 MAX_PROBLEMS = 100
 """In one file; what follows the hundredth is seldom news."""
 
@@ -57,20 +56,19 @@ def build(file: str, data: bytes) -> Tree:
 
 
 class _Builder:
-    """One file on its way to a `Tree`."""
+    """One file on its way to a `Tree`. `_path` leads to the collection that is being read."""
 
     def __init__(self, source: Tree) -> None:
         self._source = source
-        self._marks: dict[Path, Mark] = {}
         self._problems: list[Diagnostic] = []
         self._anchors: dict[str, tuple[object, int]] = {}
         self._open: set[str] = set()
+        self._path: list[str | int] = []
         self._nodes = 0
 
     def tree(self, value: object, *, parsed: bool) -> Tree:
-        return dataclasses.replace(
-            self._source, value=value, marks=self._marks, problems=tuple(self._problems), parsed=parsed
-        )
+        source = self._source
+        return Tree(source.file, source.data, value, tuple(self._problems), parsed)
 
     def check_bytes(self) -> None:
         data = self._source.data
@@ -98,46 +96,47 @@ class _Builder:
         return value
 
     def _only_document(self) -> object:
-        event = self._next()
-        self._marks[()] = (None, _span(event))
-        value = self._value(event, (), 1)
+        value = self._value(self._next(), ())
         self._next()
         after = self._next()
         if type(after) is not StreamEndEvent:
-            self._note("E105", "a second document begins", _span(after), help="give it a file of its own")
+            self._note("E105", "a second document begins", span(after), help="give it a file of its own")
         return value
 
-    def _value(self, event: Any, path: Path, depth: int) -> object:
+    def _value(self, event: Any, step: tuple[()] | tuple[str | int]) -> object:
+        """What `event` begins; `step` leads to it from the collection that holds it."""
         kind = type(event)
         if kind is AliasEvent:
             return self._alias(event)
         self._count(1, event)
-        if event.tag is not None:
-            self._note("E103", "tags have no meaning here", _span(event), help="leave the tag out")
+        if event.ctag is not None:
+            self._note("E103", "tags have no meaning here", span(event), help="leave the tag out")
         if event.anchor is not None:
-            return self._anchored(event, path, depth)
-        return self._scalar(event) if kind is ScalarEvent else self._collection(event, path, depth)
+            return self._anchored(event, step)
+        return self._scalar(event) if kind is ScalarEvent else self._collection(event, step)
 
-    def _collection(self, event: Any, path: Path, depth: int) -> object:
-        if depth > MAX_DEPTH:
-            self._refuse("E106", f"this lies more than {MAX_DEPTH} levels deep", _span(event))
-        if type(event) is MappingStartEvent:
-            return self._mapping(path, depth)
-        return self._sequence(path, depth)
+    def _collection(self, event: Any, step: tuple[()] | tuple[str | int]) -> object:
+        outside = self._path
+        self._path = [*outside, *step]
+        if len(self._path) >= MAX_DEPTH:
+            self._refuse("E106", f"this lies more than {MAX_DEPTH} levels deep", span(event))
+        value = self._mapping() if type(event) is MappingStartEvent else self._sequence()
+        self._path = outside
+        return value
 
-    def _anchored(self, event: Any, path: Path, depth: int) -> object:
+    def _anchored(self, event: Any, step: tuple[()] | tuple[str | int]) -> object:
         name, before = event.anchor, self._nodes
         self._open.add(name)
-        value = self._scalar(event) if type(event) is ScalarEvent else self._collection(event, path, depth)
+        value = self._scalar(event) if type(event) is ScalarEvent else self._collection(event, step)
         self._open.discard(name)
         self._anchors[name] = (value, self._nodes - before + 1)
         return value
 
     def _alias(self, event: Any) -> object:
         if event.anchor in self._open:
-            self._refuse("E104", f"alias *{event.anchor} stands inside its own anchor", _span(event))
+            self._refuse("E104", f"alias *{event.anchor} stands inside its own anchor", span(event))
         if event.anchor not in self._anchors:
-            self._refuse("E104", f"alias *{event.anchor} has no anchor before it", _span(event))
+            self._refuse("E104", f"alias *{event.anchor} has no anchor before it", span(event))
         value, nodes = self._anchors[event.anchor]
         self._count(nodes, event)
         return value
@@ -146,45 +145,47 @@ class _Builder:
         self._nodes += nodes
         if self._nodes > MAX_NODES:
             said = f"the file says more than {MAX_NODES} things, aliases written out"
-            self._refuse("E107", said, _span(event))
+            self._refuse("E107", said, span(event))
 
-    def _sequence(self, path: Path, depth: int) -> list[object]:
+    def _sequence(self) -> list[object]:
         found: list[object] = []
         while type(event := self._next()) is not SequenceEndEvent:
-            inner = (*path, len(found))
-            self._marks[inner] = (None, _span(event))
-            found.append(self._value(event, inner, depth + 1))
+            found.append(self._value(event, (len(found),)))
         return found
 
-    def _mapping(self, path: Path, depth: int) -> dict[str, object]:
+    def _mapping(self) -> dict[str, object]:
         found: dict[str, object] = {}
         while type(event := self._next()) is not MappingEndEvent:
-            key = self._key(event, path, depth)
-            inner = (*path, key)
+            key = self._key(event)
+            value = self._value(self._next(), (key,))
             if key in found:
-                self._note_twice(key, event, self._marks[inner])
-            value_event = self._next()
-            self._marks[inner] = (_span(event), _span(value_event))
-            found[key] = self._value(value_event, inner, depth + 1)
+                self._note_twice(key, event)
+            else:
+                found[key] = value
         return found
 
-    def _note_twice(self, key: str, event: Any, first: Mark) -> None:
-        earlier = Related(self._source.stretch(first[0] or first[1]), "first here")
-        said = f"key `{key}` is written twice"
-        self._note("E102", said, _span(event), help="keep one of them", related=(earlier,))
+    @functools.cached_property
+    def _marks(self) -> Mapping[Path, Mark]:
+        return marks(self._source.data)
 
-    def _key(self, event: Any, path: Path, depth: int) -> str:
+    def _note_twice(self, key: str, event: Any) -> None:
+        on_key, on_value = self._marks[*self._path, key]
+        earlier = Related(self._source.stretch(on_key or on_value), "first here")
+        said = f"key `{key}` is written twice"
+        self._note("E102", said, span(event), help="keep one of them", related=(earlier,))
+
+    def _key(self, event: Any) -> str:
         """The text of a key; what is no text is noted and skipped under a name that nothing has."""
         if type(event) is not ScalarEvent:
-            self._note("E110", "a key must be text", _span(event))
-            self._value(event, (*path, "?"), depth + 1)
+            self._note("E110", "a key must be text", span(event))
+            self._value(event, ("?",))
             return "?"
         text: str = event.value
         if event.implicit[0]:
             if text == "<<":
-                self._note("E104", "merge keys are not YAML 1.2", _span(event), help="write the keys out")
+                self._note("E104", "merge keys are not YAML 1.2", span(event), help="write the keys out")
             elif not isinstance(self._scalar(event), str):
-                self._note("E110", f"key {text} is not text", _span(event), help=f'quote it: "{text}"')
+                self._note("E110", f"key {text} is not text", span(event), help=f'quote it: "{text}"')
         return text
 
     def _scalar(self, event: Any) -> str | int | float | bool | None:
@@ -194,22 +195,22 @@ class _Builder:
         try:
             return plain(text)
         except Unclear as error:
-            self._note("E111", str(error), _span(event), help=f'quote it if it is text: "{text[:40]}"')
+            self._note("E111", str(error), span(event), help=f'quote it if it is text: "{text[:40]}"')
             return text
 
     def note_syntax(self, error: MarkedYAMLError) -> None:
         mark, context = error.problem_mark, error.context_mark
-        span = (mark.line, mark.column, mark.line, mark.column + 1) if mark else (0, 0, 0, 1)
+        at = (mark.line, mark.column, mark.line, mark.column + 1) if mark else (0, 0, 0, 1)
         related: tuple[Related, ...] = ()
         if context and mark and context.line != mark.line:
-            at = (context.line, context.column, context.line, context.column + 1)
-            related = (Related(self._source.stretch(at), str(error.context)),)
-        spot = self._source.stretch(span)
+            began = (context.line, context.column, context.line, context.column + 1)
+            related = (Related(self._source.stretch(began), str(error.context)),)
+        spot = self._source.stretch(at)
         tab = "\t" in spot.line[: spot.place.column]
         self._add(
             "E101",
             f"this is not YAML: {error.problem}",
-            span,
+            at,
             help="indent with spaces" * tab,
             related=related,
         )
@@ -218,19 +219,14 @@ class _Builder:
         said = f"character U+{int(error.character):04X} may not stand in YAML"
         self._add("E101", said, self._byte(error.position), help="write it as an escape in double quotes")
 
-    def _note(self, code: str, said: str, span: Span, **more: Any) -> None:
-        self._add(code, said, span, **more)
+    def _note(self, code: str, said: str, at: Span, **more: Any) -> None:
+        self._add(code, said, at, **more)
         if len(self._problems) >= MAX_PROBLEMS:
             raise _Refused
 
-    def _add(self, code: str, said: str, span: Span, **more: Any) -> None:
-        self._problems.append(Diagnostic(code, said, self._source.stretch(span), **more))
+    def _add(self, code: str, said: str, at: Span, **more: Any) -> None:
+        self._problems.append(Diagnostic(code, said, self._source.stretch(at), **more))
 
-    def _refuse(self, code: str, said: str, span: Span, **more: Any) -> NoReturn:
-        self._note(code, said, span, **more)
+    def _refuse(self, code: str, said: str, at: Span, **more: Any) -> NoReturn:
+        self._note(code, said, at, **more)
         raise _Refused
-
-
-def _span(event: Any) -> Span:
-    start, end = event.start_mark, event.end_mark
-    return (start.line, start.column, end.line, end.column)

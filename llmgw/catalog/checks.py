@@ -1,7 +1,7 @@
 """What documents owe each other and their engine: one function a rule, all problems at once.
 
-Called by `load` with everything that was read; what passes goes to `resolve`. A rule yields
-diagnostics and changes nothing; `RULES` is the list of them.
+Called by `load`: `alone` with each document that is new, `together` with all of them; what passes
+goes to `resolve`. A rule yields diagnostics and changes nothing; the lists of them stand at the end.
 
     E206 source        E211 owned flag   E212 power flag  E213 environment  E214 flag twice
     E215 slots         E301-E306         names: see `references`
@@ -17,91 +17,97 @@ from llmgw.catalog import flags, references
 from llmgw.catalog.arithmetic import disagreement, shape
 from llmgw.catalog.book import Book
 from llmgw.catalog.diagnostics import Diagnostic
-from llmgw.catalog.documents import LlamacppDocument, SglangDocument
+from llmgw.catalog.documents import AnyProfile, LlamacppDocument, ModelDocument, SglangDocument
 from llmgw.catalog.engine_facts import FACTS
 from llmgw.catalog.reading import Written
 from llmgw.catalog.sources import parse
 
 
-def check(everything: Book) -> list[Diagnostic]:
-    """Every problem that any rule finds."""
-    return [found for rule in RULES for found in rule(everything)]
+def alone(item: Written) -> Iterator[Diagnostic]:
+    """Every problem of one document that no other document has a part in."""
+    document = item.document
+    if isinstance(document, ModelDocument):
+        for rule in MODEL_RULES:
+            yield from rule(item, document)
+    elif document is not None:
+        for profile_rule in PROFILE_RULES:
+            yield from profile_rule(item, document)
 
 
-def sources(everything: Book) -> Iterator[Diagnostic]:
+def together(everything: Book) -> Iterator[Diagnostic]:
+    """Every problem that documents have with each other."""
+    for rule in RULES:
+        yield from rule(everything)
+
+
+def sources(item: Written, model: ModelDocument) -> Iterator[Diagnostic]:
     """E206, W504: sources that cannot be read, and revisions that may move."""
-    for item, model in everything.model_documents():
-        try:
-            source = parse(model.source, model.sha256)
-        except ValueError as error:
-            yield item.problem("E206", str(error), "source")
-            continue
-        revision = source.canonical.partition("@")[2].partition(":")[0]
-        if source.scheme == "hf" and not re.fullmatch("[0-9a-f]{7,40}", revision):
-            said = f"revision `{revision}` may move: nodes that fetch at different times would differ"
-            yield item.problem("W504", said, "source", help="write a commit")
+    try:
+        source = parse(model.source, model.sha256)
+    except ValueError as error:
+        yield item.problem("E206", str(error), "source")
+        return
+    revision = source.canonical.partition("@")[2].partition(":")[0]
+    if source.scheme == "hf" and not re.fullmatch("[0-9a-f]{7,40}", revision):
+        said = f"revision `{revision}` may move: nodes that fetch at different times would differ"
+        yield item.problem("W504", said, "source", help="write a commit")
 
 
-def products(everything: Book) -> Iterator[Diagnostic]:
+def products(item: Written, profile: AnyProfile) -> Iterator[Diagnostic]:
     """E401: nodes × gpus_per_node against the parallel degrees."""
-    for item, profile in everything.profile_documents():
-        found = disagreement(profile)
-        if found:
-            field = next((name for name in _DEGREES if name in profile.model_fields_set), "name")
-            yield item.problem("E401", found.said, field, key=True, help=found.help)
+    found = disagreement(profile)
+    if found:
+        field = next((name for name in _DEGREES if name in profile.model_fields_set), "name")
+        yield item.problem("E401", found.said, field, key=True, help=found.help)
 
 
 _DEGREES = ("tensor_parallel", "pipeline_parallel", "data_parallel", "gpus_per_node", "nodes")
 
 
-def bounds(everything: Book) -> Iterator[Diagnostic]:
+def bounds(item: Written, model: ModelDocument) -> Iterator[Diagnostic]:
     """E402: more replicas at least than at most."""
-    for item, model in everything.model_documents():
-        scaling = model.scaling
-        if "max" in scaling.model_fields_set and scaling.min > scaling.max:
-            said = f"scaling.min {scaling.min} is more than scaling.max {scaling.max}"
-            yield item.problem("E402", said, "scaling", "min", help=f"set max: {scaling.min}")
+    scaling = model.scaling
+    if "max" in scaling.model_fields_set and scaling.min > scaling.max:
+        said = f"scaling.min {scaling.min} is more than scaling.max {scaling.max}"
+        yield item.problem("E402", said, "scaling", "min", help=f"set max: {scaling.min}")
 
 
-def devices(everything: Book) -> Iterator[Diagnostic]:
+def devices(item: Written, profile: AnyProfile) -> Iterator[Diagnostic]:
     """E403, E405: on CPU, `cpu` says what is booked and `gpu` has no meaning."""
-    for item, profile in everything.profile_documents():
-        if shape(profile).gpus_per_node:
-            continue
-        if profile.cpu is None:
-            said = "gpus_per_node is 0, so `cpu` must say what one shard books on its node"
-            yield item.problem(
-                "E403", said, "gpus_per_node", key=True, help="write cpu: {cores: 4, memory: 8GiB}"
-            )
-        if "gpu" in profile.model_fields_set:
-            yield item.problem(
-                "E405", "`gpu` has no meaning where gpus_per_node is 0", "gpu", key=True, help="remove it"
-            )
+    if shape(profile).gpus_per_node:
+        return
+    if profile.cpu is None:
+        said = "gpus_per_node is 0, so `cpu` must say what one shard books on its node"
+        yield item.problem(
+            "E403", said, "gpus_per_node", key=True, help="write cpu: {cores: 4, memory: 8GiB}"
+        )
+    if "gpu" in profile.model_fields_set:
+        yield item.problem(
+            "E405", "`gpu` has no meaning where gpus_per_node is 0", "gpu", key=True, help="remove it"
+        )
 
 
-def attention_parallel(everything: Book) -> Iterator[Diagnostic]:
+def attention_parallel(item: Written, profile: AnyProfile) -> Iterator[Diagnostic]:
     """E404: SGLang splits its tensor parallel ranks among the data parallel ones."""
-    for item, profile in everything.profile_documents():
-        tensor = shape(profile).tensor_parallel
-        if isinstance(profile, SglangDocument) and tensor % profile.data_parallel:
-            said = f"data_parallel {profile.data_parallel} does not divide tensor_parallel {tensor}"
-            yield item.problem(
-                "E404", said, "data_parallel", key=True, help="SGLang needs a divisor of tensor_parallel"
-            )
+    tensor = shape(profile).tensor_parallel
+    if isinstance(profile, SglangDocument) and tensor % profile.data_parallel:
+        said = f"data_parallel {profile.data_parallel} does not divide tensor_parallel {tensor}"
+        yield item.problem(
+            "E404", said, "data_parallel", key=True, help="SGLang needs a divisor of tensor_parallel"
+        )
 
 
-def arguments(everything: Book) -> Iterator[Diagnostic]:
+def arguments(item: Written, profile: AnyProfile) -> Iterator[Diagnostic]:
     """E211, E212: flags that llmgw writes itself, and flags that need `allow_unsafe_args`."""
-    for item, profile in everything.profile_documents():
-        for flag in profile.args:
-            owned, power = flags.owned(flag, profile.engine), flags.powerful(flag, profile.engine)
-            if owned:
-                yield _owned_flag(item, flag, owned, FACTS[profile.engine].owned[owned])
-            elif power and not profile.allow_unsafe_args:
-                said = f"{_meaning(flag, power)} runs code or opens what nobody sees here"
-                yield item.problem(
-                    "E212", said, "args", flag, key=True, help="set allow_unsafe_args: true if you mean it"
-                )
+    for flag in profile.args:
+        owned, power = flags.owned(flag, profile.engine), flags.powerful(flag, profile.engine)
+        if owned:
+            yield _owned_flag(item, flag, owned, FACTS[profile.engine].owned[owned])
+        elif power and not profile.allow_unsafe_args:
+            said = f"{_meaning(flag, power)} runs code or opens what nobody sees here"
+            yield item.problem(
+                "E212", said, "args", flag, key=True, help="set allow_unsafe_args: true if you mean it"
+            )
 
 
 def _owned_flag(item: Written, flag: str, owned: str, reason: str) -> Diagnostic:
@@ -117,48 +123,44 @@ def _meaning(flag: str, meant: str) -> str:
     return f"flag `{flag}`" if flag == meant else f"flag `{flag}` (it means `{meant}`)"
 
 
-def slots(everything: Book) -> Iterator[Diagnostic]:
+def slots(item: Written, profile: AnyProfile) -> Iterator[Diagnostic]:
     """E215: llama.cpp's `parallel` multiplies the context, so it must be a number."""
-    for item, profile in everything.profile_documents():
-        value = profile.args.get("parallel", 1)
-        if isinstance(profile, LlamacppDocument) and (type(value) is not int or value < 1):
-            said = "`parallel` must be a whole number from 1: each request gets max_model_len for itself"
-            yield item.problem("E215", said, "args", "parallel")
+    value = profile.args.get("parallel", 1)
+    if isinstance(profile, LlamacppDocument) and (type(value) is not int or value < 1):
+        said = "`parallel` must be a whole number from 1: each request gets max_model_len for itself"
+        yield item.problem("E215", said, "args", "parallel")
 
 
-def flag_twice(everything: Book) -> Iterator[Diagnostic]:
+def flag_twice(item: Written, profile: AnyProfile) -> Iterator[Diagnostic]:
     """E214: one flag in two spellings."""
-    for item, profile in everything.profile_documents():
-        counted = Counter(map(flags.canonical, profile.args))
-        for flag in profile.args:
-            if counted[flags.canonical(flag)] > 1:
-                said = f"flag `{flags.canonical(flag)}` is written in two spellings"
-                yield item.problem("E214", said, "args", flag, key=True, help="keep one of them")
+    counted = Counter(map(flags.canonical, profile.args))
+    for flag in profile.args:
+        if counted[flags.canonical(flag)] > 1:
+            said = f"flag `{flags.canonical(flag)}` is written in two spellings"
+            yield item.problem("E214", said, "args", flag, key=True, help="keep one of them")
 
 
-def environment(everything: Book) -> Iterator[Diagnostic]:
+def environment(item: Written, profile: AnyProfile) -> Iterator[Diagnostic]:
     """E213: variables that llmgw sets, that load code, or that hold secrets."""
-    for item, profile in everything.profile_documents():
-        for variable in profile.env:
-            reason = flags.reserved(variable)
-            if reason:
-                said = f"variable `{variable}` cannot be set here: {reason}"
-                yield item.problem("E213", said, "env", variable, key=True, help="remove it")
+    for variable in profile.env:
+        reason = flags.reserved(variable)
+        if reason:
+            said = f"variable `{variable}` cannot be set here: {reason}"
+            yield item.problem("E213", said, "env", variable, key=True, help="remove it")
 
 
 _ONCE_BOOLEAN = frozenset({"yes", "Yes", "YES", "no", "No", "NO", "on", "On", "ON", "off", "Off", "OFF"})
 _MAY_BE_BOOLEAN = "`{}` is text in YAML 1.2, not true or false"
 
 
-def once_boolean(everything: Book) -> Iterator[Diagnostic]:
+def once_boolean(item: Written, profile: AnyProfile) -> Iterator[Diagnostic]:
     """W502: words that YAML 1.1 read as true or false."""
-    for item, profile in everything.profile_documents():
-        for flag, value in profile.args.items():
-            if isinstance(value, str) and value in _ONCE_BOOLEAN and _unquoted(item, flag):
-                said = _MAY_BE_BOOLEAN.format(value)
-                yield item.problem(
-                    "W502", said, "args", flag, help=f'write true or false, or quote it: "{value}"'
-                )
+    for flag, value in profile.args.items():
+        if isinstance(value, str) and value in _ONCE_BOOLEAN and _unquoted(item, flag):
+            said = _MAY_BE_BOOLEAN.format(value)
+            yield item.problem(
+                "W502", said, "args", flag, help=f'write true or false, or quote it: "{value}"'
+            )
 
 
 def _unquoted(item: Written, flag: str) -> bool:
@@ -166,15 +168,13 @@ def _unquoted(item: Written, flag: str) -> bool:
     return spot.line[spot.place.column - 1 : spot.place.column] not in ("'", '"')
 
 
-RULES: tuple[Callable[[Book], Iterator[Diagnostic]], ...] = (
-    references.unknown_names,
-    references.name_twice,
-    references.alias_twice,
-    references.listed_twice,
-    references.fallback_ring,
+MODEL_RULES: tuple[Callable[[Written, ModelDocument], Iterator[Diagnostic]], ...] = (
     sources,
-    products,
     bounds,
+    references.listed_twice,
+)
+PROFILE_RULES: tuple[Callable[[Written, AnyProfile], Iterator[Diagnostic]], ...] = (
+    products,
     devices,
     attention_parallel,
     arguments,
@@ -182,4 +182,10 @@ RULES: tuple[Callable[[Book], Iterator[Diagnostic]], ...] = (
     flag_twice,
     environment,
     once_boolean,
+)
+RULES: tuple[Callable[[Book], Iterator[Diagnostic]], ...] = (
+    references.unknown_names,
+    references.name_twice,
+    references.alias_twice,
+    references.fallback_ring,
 )

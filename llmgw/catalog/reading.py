@@ -13,8 +13,9 @@ from pydantic_core import ErrorDetails
 
 from llmgw.catalog.diagnostics import Diagnostic
 from llmgw.catalog.documents import PROFILES, AnyDocument, ModelDocument
+from llmgw.catalog.marks import Path
 from llmgw.catalog.suggest import closest, did_you_mean
-from llmgw.catalog.tree import Path, Tree
+from llmgw.catalog.tree import Tree
 
 KINDS = ("model", "profile")
 

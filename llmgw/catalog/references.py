@@ -1,6 +1,6 @@
 """Names that documents give each other: unknown, given twice, or leading in a ring (E301-E306, W503).
 
-Called by `checks` with the whole book.
+Called by `checks`, with the whole book but for names that stand twice in one list.
 """
 
 from collections.abc import Iterator
@@ -69,18 +69,16 @@ def _clash(item: Written, index: int, said: str, owner: Written, path: tuple[str
     return item.problem("E304", said, "aliases", index, help="give it to one of them", related=(earlier,))
 
 
-def listed_twice(everything: Book) -> Iterator[Diagnostic]:
+def listed_twice(item: Written, model: ModelDocument) -> Iterator[Diagnostic]:
     """E305: a name that stands twice in one list."""
-    for item, model in everything.model_documents():
-        for field in ("profiles", "aliases", "fallbacks"):
-            names: tuple[str, ...] = getattr(model, field)
-            if len(set(names)) == len(names):
-                continue
-            for index, name in enumerate(names):
-                if name in names[:index]:
-                    yield item.problem(
-                        "E305", f"`{name}` stands twice in `{field}`", field, index, help="remove one"
-                    )
+    for field in ("profiles", "aliases", "fallbacks"):
+        names: tuple[str, ...] = getattr(model, field)
+        if len(set(names)) == len(names):
+            continue
+        for index, name in enumerate(names):
+            if name in names[:index]:
+                said = f"`{name}` stands twice in `{field}`"
+                yield item.problem("E305", said, field, index, help="remove one")
 
 
 def fallback_ring(everything: Book) -> Iterator[Diagnostic]:

@@ -1,13 +1,14 @@
 """Documents that passed every check → `catalog.model.Catalog`, the desired state.
 
-Called by `load` last. Aliases among fallbacks become model names, texts with units become numbers,
-what was left out is filled in, and mappings become sorted pairs: what means the same is equal.
+Called by `load` last: `meaning` with each document that is new, `resolve` with all of them. Texts with
+units become numbers, what was left out is filled in, mappings become sorted pairs, and aliases among
+fallbacks become model names: what means the same is equal.
 """
 
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from llmgw.catalog.arithmetic import shape
 from llmgw.catalog.book import Book
@@ -15,29 +16,65 @@ from llmgw.catalog.documents import AnyProfile, LlamacppDocument, ModelDocument,
 from llmgw.catalog.fields import ArgumentValue
 from llmgw.catalog.flags import canonical
 from llmgw.catalog.model import Catalog, Model, Place, Profile, Scaling
+from llmgw.catalog.reading import Written
 from llmgw.catalog.sources import parse
 from llmgw.catalog.tree import Tree
 from llmgw.kit.units import seconds, size
 
 
-def resolve(everything: Book) -> Catalog:
+@dataclasses.dataclass(frozen=True, slots=True)
+class Meaning:
+    """What one document says, whatever the others say: fallbacks are still the names that were written."""
+
+    value: Model | Profile
+    tree: Tree
+    digest: str
+
+
+def meaning(item: Written) -> Meaning | None:
+    """What `item` says, None where it says nothing. Needs a document in which no rule found an error."""
+    document = item.document
+    if document is None:
+        return None
+    value = _model(document) if isinstance(document, ModelDocument) else _profile(document)
+    return Meaning(value, item.tree, _digest(value))
+
+
+def resolve(everything: Book, meanings: Sequence[Meaning]) -> Catalog:
     """The catalog that `everything` says. Needs a book in which no rule found an error."""
-    models = {model.name: _model(model, everything) for _, model in everything.model_documents()}
-    profiles = {profile.name: _profile(profile) for _, profile in everything.profile_documents()}
-    trees = {item.what: item.tree for item in everything.written if item.document is not None}
-    return Catalog(
-        dict(sorted(models.items())), dict(sorted(profiles.items())), Places(trees), _digest(models, profiles)
-    )
+    models: dict[str, Model] = {}
+    profiles: dict[str, Profile] = {}
+    trees: dict[str, Tree] = {}
+    digest = hashlib.sha256()
+    for said in sorted(meanings, key=lambda said: said.value.name):
+        name = said.value.name
+        if isinstance(said.value, Model):
+            models[name] = model = _with_fallbacks(said.value, everything)
+            trees[f"model/{name}"] = said.tree
+            digest.update(f"model {said.digest} {' '.join(model.fallbacks)}\n".encode())
+        else:
+            profiles[name] = said.value
+            trees[f"profile/{name}"] = said.tree
+            digest.update(f"profile {said.digest}\n".encode())
+    return Catalog(models, profiles, Places(trees), digest.hexdigest())
 
 
-def _model(document: ModelDocument, everything: Book) -> Model:
-    fallbacks = dict.fromkeys(everything.model_called(name) for name in document.fallbacks)
+def _with_fallbacks(model: Model, everything: Book) -> Model:
+    """`model` with the models that its fallbacks stand for, each once."""
+    if not model.fallbacks:
+        return model
+    found = dict.fromkeys(everything.model_called(name) for name in model.fallbacks)
+    fallbacks = tuple(name for name in found if name)
+    return model if fallbacks == model.fallbacks else dataclasses.replace(model, fallbacks=fallbacks)
+
+
+def _model(document: ModelDocument) -> Model:
     return Model(
         name=document.name,
         source=parse(document.source, document.sha256),
         profiles=document.profiles,
         aliases=document.aliases,
-        fallbacks=tuple(name for name in fallbacks if name),
+        fallbacks=document.fallbacks,
         scaling=_scaling(document.scaling),
         protect=document.protect,
     )
@@ -94,27 +131,23 @@ def _argument(value: ArgumentValue) -> Resolved:
     return tuple(str(item) for item in value) if isinstance(value, tuple) else value
 
 
-def _digest(models: Mapping[str, Model], profiles: Mapping[str, Profile]) -> str:
+def _digest(value: Model | Profile) -> str:
     """Of the meaning: no file, no place, no order of keys; fields at their default are left out."""
-    meaning = {
-        "models": {name: _said(model) for name, model in models.items()},
-        "profiles": {name: _said(profile) for name, profile in profiles.items()},
-    }
-    canonical_text = json.dumps(meaning, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(canonical_text.encode()).hexdigest()
-
-
-def _said(value: Model | Profile) -> dict[str, object]:
-    found: dict[str, object] = {
-        field.name: getattr(value, field.name)
-        for field in dataclasses.fields(value)
-        if getattr(value, field.name) != field.default
+    found = {
+        name: given for name, default in _FIELDS[type(value)] if (given := getattr(value, name)) != default
     }
     if isinstance(value, Model):
         found["source"] = value.source.canonical
         if "scaling" in found:
             found["scaling"] = dataclasses.astuple(value.scaling)
-    return found
+    text = json.dumps(found, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+_FIELDS = {
+    Model: [(field.name, field.default) for field in dataclasses.fields(Model) if field.name != "fallbacks"],
+    Profile: [(field.name, field.default) for field in dataclasses.fields(Profile)],
+}
 
 
 class Places(Mapping[tuple[str, str], Place]):

@@ -10,13 +10,8 @@ import re
 from collections.abc import Mapping
 
 from llmgw.catalog.diagnostics import Diagnostic, Spot
+from llmgw.catalog.marks import Mark, Path, Span, marks
 from llmgw.catalog.model import Place
-
-Path = tuple[str | int, ...]
-Span = tuple[int, int, int, int]
-"""Line, column, end line, end column, all from 0, as the parser counts them."""
-Mark = tuple[Span | None, Span]
-"""Where the key is (list items have none), and where the value begins."""
 
 LINES = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 
@@ -28,9 +23,13 @@ class Tree:
     file: str
     data: bytes
     value: object = None
-    marks: Mapping[Path, Mark] = dataclasses.field(default_factory=dict)
     problems: tuple[Diagnostic, ...] = ()
     parsed: bool = True
+
+    @functools.cached_property
+    def marks(self) -> Mapping[Path, Mark]:
+        """The place of each part; of none where the file could not be read to its end."""
+        return marks(self.data) if self.parsed else {}
 
     @functools.cached_property
     def _lines(self) -> list[str]:

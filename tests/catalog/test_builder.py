@@ -8,7 +8,7 @@ from hypothesis import strategies as some
 
 from llmgw.catalog import builder
 from llmgw.catalog.builder import build
-from llmgw.catalog.tree import Path
+from llmgw.catalog.marks import Path
 
 PROFILE = b"""\
 # a comment
