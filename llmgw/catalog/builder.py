@@ -108,7 +108,9 @@ class _Builder:
         kind = type(event)
         if kind is AliasEvent:
             return self._alias(event)
-        self._count(1, event)
+        self._nodes += 1
+        if self._nodes > MAX_NODES:
+            self._refuse_size(event)
         if event.ctag is not None:
             self._note("E103", "tags have no meaning here", span(event), help="leave the tag out")
         if event.anchor is not None:
@@ -138,14 +140,13 @@ class _Builder:
         if event.anchor not in self._anchors:
             self._refuse("E104", f"alias *{event.anchor} has no anchor before it", span(event))
         value, nodes = self._anchors[event.anchor]
-        self._count(nodes, event)
-        return value
-
-    def _count(self, nodes: int, event: Any) -> None:
         self._nodes += nodes
         if self._nodes > MAX_NODES:
-            said = f"the file says more than {MAX_NODES} things, aliases written out"
-            self._refuse("E107", said, span(event))
+            self._refuse_size(event)
+        return value
+
+    def _refuse_size(self, event: Any) -> NoReturn:
+        self._refuse("E107", f"the file says more than {MAX_NODES} things, aliases written out", span(event))
 
     def _sequence(self) -> list[object]:
         found: list[object] = []
@@ -181,12 +182,15 @@ class _Builder:
             self._value(event, ("?",))
             return "?"
         text: str = event.value
-        if event.implicit[0]:
-            if text == "<<":
-                self._note("E104", "merge keys are not YAML 1.2", span(event), help="write the keys out")
-            elif not isinstance(self._scalar(event), str):
-                self._note("E110", f"key {text} is not text", span(event), help=f'quote it: "{text}"')
+        if event.implicit[0] and not _is_text(text):
+            self._note_key(text, event)
         return text
+
+    def _note_key(self, text: str, event: Any) -> None:
+        if text == "<<":
+            self._note("E104", "merge keys are not YAML 1.2", span(event), help="write the keys out")
+        elif not isinstance(self._scalar(event), str):
+            self._note("E110", f"key {text} is not text", span(event), help=f'quote it: "{text}"')
 
     def _scalar(self, event: Any) -> str | int | float | bool | None:
         text: str = event.value
@@ -230,3 +234,12 @@ class _Builder:
     def _refuse(self, code: str, said: str, at: Span, **more: Any) -> NoReturn:
         self._note(code, said, at, **more)
         raise _Refused
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_text(key: str) -> bool:
+    """Whether an unquoted key is the text that it looks like. Most files have the same few keys."""
+    try:
+        return key != "<<" and isinstance(plain(key), str)
+    except Unclear:
+        return False

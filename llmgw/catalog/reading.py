@@ -60,7 +60,7 @@ def _read_mapping(tree: Tree, data: dict[str, object]) -> tuple[Written, list[Di
         return written, [_unknown(written, "E202", "engine", data, tuple(PROFILES))]
     document: type[AnyDocument] = PROFILES[engine] if written.kind == "profile" else ModelDocument
     try:
-        return dataclasses.replace(written, document=document.model_validate(data)), []
+        return Written(tree, written.kind, written.name, document.model_validate(data)), []
     except ValidationError as error:
         return written, list(_problems(written, document, error.errors(include_url=False)))
 

@@ -9,6 +9,7 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from llmgw.catalog.arithmetic import shape
 from llmgw.catalog.book import Book
@@ -87,7 +88,7 @@ def _scaling(document: ScalingDocument) -> Scaling:
 
 def _profile(document: AnyProfile) -> Profile:
     numbers = shape(document)
-    common = Profile(
+    return Profile(
         name=document.name,
         engine=document.engine,
         nodes=numbers.nodes,
@@ -106,17 +107,18 @@ def _profile(document: AnyProfile) -> Profile:
         env=tuple(sorted(document.env.items())),
         start_deadline=seconds(document.start_deadline),
         drain=seconds(document.drain),
+        **_gpu_fields(document),
     )
-    return _with_gpu_fields(common, document)
 
 
-def _with_gpu_fields(common: Profile, document: AnyProfile) -> Profile:
+def _gpu_fields(document: AnyProfile) -> dict[str, Any]:
+    """What only some engines have; the others leave it at its default."""
     if isinstance(document, LlamacppDocument):
-        return common
-    common = dataclasses.replace(common, gpu_memory_utilization=float(document.gpu_memory_utilization))
+        return {}
+    found: dict[str, Any] = {"gpu_memory_utilization": float(document.gpu_memory_utilization)}
     if isinstance(document, VllmDocument):
-        return dataclasses.replace(common, distributed=document.distributed)
-    return common
+        found["distributed"] = document.distributed
+    return found
 
 
 Resolved = str | int | float | bool | tuple[str, ...]

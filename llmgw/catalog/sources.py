@@ -46,7 +46,7 @@ def parse(text: str, sha256: str = "") -> Source:
         raise ValueError(
             f"cannot read source {text!r}: write hf://ORG/NAME@REVISION, https://…, http://… or file:///…"
         )
-    if any(char.isspace() or not char.isprintable() for char in text):
+    if " " in text or not text.isprintable():
         raise ValueError(f"cannot read source {text!r}: it holds white space or control characters")
     if scheme == "hf":
         return _hf(text, rest)
