@@ -1,14 +1,13 @@
-"""What is wrong with a catalog, where, and what would help: values, and the three ways they are shown.
+"""What is wrong with a catalog, where, and what would help: values, and how people are shown them.
 
 Made by `builder` (E1xx), `reading` (E2xx) and `checks` (E2xx-W5xx), collected by `load`; printed by
 `llmgw validate` and carried by `Invalid` to whoever asked for the catalog. A diagnostic brings its
-own source line, so it can be shown where the file is not.
+own source line, so it can be shown where the file is not. `reports` has what programs read.
 """
 
 import dataclasses
-import json
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal
 
 from llmgw.catalog.model import Place
@@ -130,40 +129,6 @@ def concise(diagnostic: Diagnostic) -> str:
     """The problem in one line, as editors and grep read it: `file:line:column: CODE said (help)`."""
     hint = f" ({safe(diagnostic.help)})" if diagnostic.help else ""
     return f"{_where(diagnostic.place)}: {diagnostic.code} {safe(diagnostic.said)}{hint}"
-
-
-def as_json(diagnostics: Sequence[Diagnostic]) -> str:
-    """All problems as one JSON document."""
-    errors = sum(item.severity == "error" for item in diagnostics)
-    document = {
-        "kind": "diagnostics",
-        "format_version": 1,
-        "valid": not errors,
-        "error_count": errors,
-        "warning_count": len(diagnostics) - errors,
-        "diagnostics": [_plain(item) for item in diagnostics],
-    }
-    return json.dumps(document, indent=2, ensure_ascii=True)
-
-
-def _plain(diagnostic: Diagnostic) -> Mapping[str, object]:
-    return {
-        "code": diagnostic.code,
-        "severity": diagnostic.severity,
-        "summary": diagnostic.said,
-        "help": diagnostic.help,
-        "range": _range(diagnostic.spot),
-        "related": [{"summary": item.said, "range": _range(item.spot)} for item in diagnostic.related],
-    }
-
-
-def _range(spot: Spot) -> Mapping[str, object]:
-    place = spot.place
-    return {
-        "file": place.file,
-        "start": {"line": place.line, "column": place.column},
-        "end": {"line": place.line, "column": place.column + spot.width},
-    }
 
 
 def as_text(diagnostics: Sequence[Diagnostic]) -> str:

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from llmgw.catalog import schema as catalog_schema
 from llmgw.catalog.diagnostics import Invalid
 from llmgw.cli import schema, validate
-from llmgw.errors import Failed
+from llmgw.errors import CatalogInvalid, Failed
 from tests.catalog.samples import MODEL, PROFILE
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -45,7 +45,7 @@ def test_a_warning_is_shown_and_valid(here: pathlib.Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("output", ["text", "concise", "json"])
+@pytest.mark.parametrize("output", validate.OUTPUTS)
 def test_an_invalid_catalog_is_refused_with_places(here: pathlib.Path, output: str) -> None:
     """Every format names the file so that it opens from here; the exception decides the exit code."""
     (here / "m.yaml").write_text(MODEL + "replicas: 3\n")
@@ -57,6 +57,64 @@ def test_an_invalid_catalog_is_refused_with_places(here: pathlib.Path, output: s
     assert "catalog/m.yaml" in result.output
     if output == "json":
         assert json.loads(result.output)["error_count"] == 1
+
+
+def test_strict_accepts_no_warning(here: pathlib.Path) -> None:
+    """`--strict` makes a warning a refusal; without problems it changes nothing."""
+    assert CliRunner().invoke(validate.command, ["--strict"]).exit_code == 0
+
+    (here / "empty.yaml").touch()
+    result = CliRunner().invoke(validate.command, ["--strict"])
+
+    assert isinstance(result.exception, CatalogInvalid)
+    assert "1 warning in 1 file, and --strict accepts none" in str(result.exception)
+    assert "W501" in result.output
+
+
+@pytest.mark.parametrize("part", ["catalog/m.yaml", "catalog/deep", "catalog/deep/n.yaml"])
+def test_a_part_is_checked_against_the_whole(here: pathlib.Path, part: str) -> None:
+    """One file or directory may refer to the rest of its catalog; what is wrong elsewhere is only counted."""
+    (here / "deep").mkdir()
+    (here / "deep" / "n.yaml").write_text(MODEL.replace("name: llama", "name: other"))
+    (here / "wrong.yaml").write_text("kind: mdoel\n")
+
+    result = CliRunner().invoke(validate.command, [part])
+
+    assert (result.exit_code, result.output) == (0, f"{part} is valid; 1 problem elsewhere in catalog\n")
+
+
+def test_a_problem_with_a_neighbour_concerns_both(here: pathlib.Path) -> None:
+    """Two documents of one name: whichever file is asked about, it is said."""
+    (here / "n.yaml").write_text(MODEL)
+
+    for part in ("catalog/m.yaml", "catalog/n.yaml"):
+        assert "E303" in CliRunner().invoke(validate.command, [part]).output
+
+
+def test_from_inside_the_catalog_it_is_found(here: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the catalog directory, a bare file name is a part of it."""
+    monkeypatch.chdir(here)
+
+    assert CliRunner().invoke(validate.command, ["m.yaml"]).output == "m.yaml is valid\n"
+
+
+def test_a_catalog_of_another_name_is_named(here: pathlib.Path) -> None:
+    """`--catalog` says what a part belongs to where no directory is called catalog."""
+    here.rename(here.parent / "models")
+    alone = CliRunner().invoke(validate.command, ["models/m.yaml", "--catalog", "models"])
+
+    assert alone.output == "models/m.yaml is valid\n"
+
+
+@pytest.mark.parametrize("part", ["catalog/absent.yaml", "catalog/notes.txt"])
+def test_a_part_that_is_not_there_is_not_valid(here: pathlib.Path, part: str) -> None:
+    """A slip in a path is no green run."""
+    (here / "notes.txt").write_text("x")
+
+    result = CliRunner().invoke(validate.command, [part])
+
+    assert isinstance(result.exception, CatalogInvalid)
+    assert str(result.exception) == f"cannot check {part}: no YAML file of the catalog catalog is there"
 
 
 def test_a_catalog_that_is_not_there_is_refused(here: pathlib.Path) -> None:

@@ -1,14 +1,10 @@
 """How a problem is shown, whatever is in it."""
 
-import json
-
 from llmgw.catalog.diagnostics import (
     Diagnostic,
     Invalid,
-    Related,
     Spot,
     as_concise,
-    as_json,
     ordered,
     summary,
     text,
@@ -60,22 +56,6 @@ def test_one_line_for_grep() -> None:
         "a.yaml:1:1: W501 the file is empty",
         "m.yaml:4:12: E301 no profile is called `a` (add it)",
     ]
-
-
-def test_json_for_tools() -> None:
-    """JSON counts, and gives every place as a range."""
-    related = Diagnostic("E303", "twice", ERROR.spot, related=(Related(WARNING.spot, "first here"),))
-
-    found = json.loads(as_json([WARNING, related]))
-
-    assert (found["kind"], found["format_version"]) == ("diagnostics", 1)
-    assert (found["valid"], found["error_count"], found["warning_count"]) == (False, 1, 1)
-    assert found["diagnostics"][1]["range"] == {
-        "file": "m.yaml",
-        "start": {"line": 4, "column": 12},
-        "end": {"line": 4, "column": 13},
-    }
-    assert found["diagnostics"][1]["related"][0]["summary"] == "first here"
 
 
 def test_each_problem_once_and_in_order() -> None:
