@@ -1,6 +1,7 @@
 """`llmgw serve`: the control plane. Agents and gateways connect to it; the other verbs ask it."""
 
 import pathlib
+from typing import Literal
 
 import click
 
@@ -26,15 +27,63 @@ from llmgw.cli.options import Address, Duration, timers_option
     show_default=True,
     help="How often agents say they are there.",
 )
+@click.option(
+    "--catalog", type=click.Path(path_type=pathlib.Path), help="Follow the catalog below this directory."
+)
+@click.option(
+    "--watch",
+    type=click.Choice(["commits", "files", "off"]),
+    help="How it is followed. [default: commits inside a git work tree, else files]",
+)
+@click.option(
+    "--sync",
+    type=click.Choice(["auto", "manual"]),
+    default="manual",
+    show_default=True,
+    help="Whether what is valid and safe is adopted at once, or waits for `llmgw apply`.",
+)
+@click.option(
+    "--ref", metavar="BRANCH", help="With commits: what to follow. [default: HEAD of the work tree]"
+)
+@click.option(
+    "--settle", type=Duration(), default="750ms", show_default=True, help="How long nothing may change first."
+)
+@click.option(
+    "--rescan", type=Duration(), default="5s", show_default=True, help="Look this often, events or not."
+)
 @timers_option
 def command(
+    *,
     listen: tuple[str, int],
     given: pathlib.Path | None,
     cluster: str,
     heartbeat: float,
+    catalog: pathlib.Path | None,
+    watch: Literal["commits", "files", "off"] | None,
+    sync: Literal["auto", "manual"],
+    ref: str | None,
+    settle: float,
+    rescan: float,
     timers: tuple[str, ...],
 ) -> None:
-    """Run the control plane in the foreground, until SIGTERM or Ctrl-C. Engines go on without it."""
+    """Run the control plane in the foreground, until SIGTERM or Ctrl-C. Engines go on without it.
+
+    With --catalog it follows the catalog: what is committed there (or written, with --watch files) is
+    read as a whole, checked and planned, and then adopted (--sync auto) or shown by `llmgw status`
+    until somebody runs `llmgw apply`. What is broken is held, and the revision that stood goes on standing.
+    """
     from llmgw.cli.doing import serve
 
-    serve.run(listen, given, cluster, heartbeat, timers)
+    serve.run(
+        listen=listen,
+        given=given,
+        cluster=cluster,
+        heartbeat=heartbeat,
+        timers=timers,
+        catalog=catalog,
+        watch=watch,
+        sync=sync,
+        ref=ref,
+        settle=settle,
+        rescan=rescan,
+    )

@@ -9,7 +9,7 @@ from llmgw.cli.options import output_option, server_option
 @output_option
 @server_option
 def command(output: str, server: str | None) -> None:
-    """Show which revision stands, what is outstanding, which nodes are there, and every alarm."""
+    """Show which revision stands, what is held, what is outstanding, which nodes are there, and every alarm."""
     from llmgw.cli.doing import status
 
     status.run(output, server)

@@ -1,7 +1,8 @@
 """`llmgw up`: control plane, agent and gateway in one process on this machine; the way to try it.
 
-Starts the three, plans and applies the catalog, follows until it serves, asks it one question, prints
-the lines to copy next, and stays. Ctrl-C drains and stops everything; weights and revisions stay.
+Starts the three, plans and applies the catalog, waits until it serves, asks it one question, prints
+the lines to copy next, and stays, following what is written in the catalog. Ctrl-C drains and stops
+everything; weights and revisions stay.
 """
 
 import pathlib

@@ -53,6 +53,11 @@ _DUMP: Mapping[type, pydantic.TypeAdapter[Any]] = {
 }  # fmt: skip
 
 
+def nothing_followed() -> None:
+    """What is followed where nobody named a catalog."""
+    return
+
+
 class Api:
     """Answers requests from the loop's present state. Owns nothing but its route table."""
 
@@ -67,9 +72,11 @@ class Api:
         cluster: str,
         epoch: int,
         build: str,
+        followed: Callable[[], Mapping[str, Any] | None] = nothing_followed,
     ) -> None:
         self._loop, self._adoption, self._journal = loop, adoption, journal
         self._collecting, self._clock = collecting, clock
+        self._followed = followed
         self._about = {"cluster": cluster, "epoch": epoch, "build": build}
         self._routes: dict[tuple[str, str], Callable[[Request], Awaitable[Response]]] = {
             ("GET", "/v1/status"): self._status,
@@ -113,6 +120,7 @@ class Api:
                 "commit": standing.commit if standing is not None else "",
                 "adopted": standing.at.isoformat() if standing is not None else "",
                 "who": standing.who if standing is not None else "",
+                "followed": self._followed(),
                 "event": self._journal.last,
                 "heard": view.heard,
                 "fenced": self._loop.fenced,

@@ -10,16 +10,22 @@ import importlib.metadata
 import logging
 import pathlib
 from collections.abc import Callable
+from typing import Literal
 
 from llmgw.catalog.model import Catalog
 from llmgw.control.adoption import Adoption
-from llmgw.control.api import Api
+from llmgw.control.api import Api, nothing_followed
 from llmgw.control.collecting import Collecting
+from llmgw.control.commits import Commits
+from llmgw.control.holding import Rules, leaves_nothing
 from llmgw.control.journal import Journal
 from llmgw.control.loop import Loop
 from llmgw.control.peers import Peer, Peers
+from llmgw.control.settling import Pace
 from llmgw.control.store import Known, Roster, Store
 from llmgw.control.translate import agent_event, gateway_event, order
+from llmgw.control.trees import Directory, work_tree
+from llmgw.control.watch import Watch
 from llmgw.fleet import events
 from llmgw.fleet.expiry import Timers
 from llmgw.fleet.routes import Routes
@@ -35,6 +41,8 @@ from llmgw.wire import messages
 
 log = logging.getLogger(__name__)
 
+BUILD = importlib.metadata.version("llmgw")
+
 LONGEST_FAREWELL = 180.0
 """Seconds that `leave` waits for engines to drain and stop."""
 
@@ -46,8 +54,24 @@ FORGOTTEN_AFTER = datetime.timedelta(days=1)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Following:
+    """Which catalog is followed, how, and how patiently. `ref` is what commits are read of."""
+
+    path: pathlib.Path
+    watch: Literal["commits", "files"]
+    sync: Literal["auto", "manual"] = "manual"
+    ref: str = "HEAD"
+    pace: Pace = dataclasses.field(default_factory=Pace)
+
+
+def usual_watch(path: pathlib.Path) -> Literal["commits", "files"]:
+    """How a catalog at `path` is followed where nobody says it: by commits inside a git work tree."""
+    return "commits" if work_tree(path) is not None else "files"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Settings:
-    """Where it listens, where it keeps its few files, and every timer."""
+    """Where it listens, where it keeps its few files, what it follows, and every timer."""
 
     state_dir: pathlib.Path
     host: str = "127.0.0.1"
@@ -55,18 +79,21 @@ class Settings:
     cluster: str = "llmgw"
     heartbeat: float = 5.0
     timers: Timers = dataclasses.field(default_factory=Timers)
+    following: Following | None = None
 
 
 async def run(
     settings: Settings,
     *,
     ready: Callable[[str, int], None] | None = None,
+    follow: asyncio.Event | None = None,
     leave: asyncio.Event | None = None,
 ) -> None:
     """Serve until cancelled. `ready(host, port)` is called once it listens. Raises errors.Failed.
 
-    When `leave` is set, everything is drained and stopped first, without touching the adopted revision:
-    the end of an `llmgw up`, where the engines are not meant to outlive it.
+    The catalog is followed at once, or from when `follow` is set. When `leave` is set, everything is drained
+    and stopped first, without touching the adopted revision: the end of an `llmgw up`, where the engines
+    are not meant to outlive it.
     """
     clock = SystemClock()
     with Store(settings.state_dir).held() as store:
@@ -78,6 +105,7 @@ async def run(
             )
             if ready is not None:
                 ready(host, port)
+            plane.follow(follow)
             await plane.until(leave)
         finally:
             await plane.close()
@@ -115,6 +143,8 @@ class _Plane:
             heartbeat=settings.heartbeat,
         )
         self._collecting = Collecting(self._peers.send)
+        self._watch = self._watching()
+        self._following: asyncio.Task[None] | None = None
         api = Api(
             self._loop,
             self._adoption,
@@ -123,7 +153,8 @@ class _Plane:
             clock,
             cluster=settings.cluster,
             epoch=self.epoch,
-            build=importlib.metadata.version("llmgw"),
+            build=BUILD,
+            followed=self._watch.report if self._watch is not None else nothing_followed,
         )
         self._listener = Listener(self._peers.serve, api.answer)
 
@@ -135,6 +166,32 @@ class _Plane:
         self.tasks.start("housekeeping", self._housekeeping())
         return where
 
+    def _watching(self) -> Watch | None:
+        following = self._settings.following
+        if following is None:
+            return None
+        path = following.path
+        return Watch(
+            Commits(path, following.ref) if following.watch == "commits" else Directory(path),
+            Rules(following.watch, following.sync, str(path), BUILD),
+            following.pace,
+            self._adoption,
+            self._store,
+            self._journal,
+            self._clock,
+            guards=leaves_nothing,
+        )
+
+    def follow(self, when: asyncio.Event | None) -> None:
+        """Follow the catalog, from when `when` is set, if it is given."""
+        if self._watch is not None:
+            self._following = self.tasks.start("watch", self._follow(self._watch, when))
+
+    async def _follow(self, watch: Watch, when: asyncio.Event | None) -> None:
+        if when is not None:
+            await when.wait()
+        await watch.run(self.tasks)
+
     async def until(self, leave: asyncio.Event | None) -> None:
         """Run until a part fails, or until `leave` is set and every engine has stopped."""
         if leave is None:
@@ -145,6 +202,8 @@ class _Plane:
 
     async def _leave(self, leave: asyncio.Event) -> None:
         await leave.wait()
+        if self._following is not None:
+            self._following.cancel()
         self._loop.adopt(Desired(catalog=Catalog(models={}, profiles={})))
         limit = self._clock.now() + LONGEST_FAREWELL
         while self._loop.fleet.shards and self._clock.now() < limit:

@@ -1,8 +1,8 @@
 """What the control plane keeps on disk: a closed list, and never the state of a replica.
 
-Revisions with who applied them, the roster of nodes and gateways, its epoch. A row
-could say "running" about a process that died; the fleet cannot, so it is asked again after each start.
-Built by `serve`, used by `adoption` and the loop.
+Revisions with who applied them, what became of the catalog that is followed, the roster of nodes and
+gateways, its epoch. A row could say "running" about a process that died; the fleet cannot, so it is asked
+again after each start. Built by `serve`, used by `adoption`, `watch` and the loop.
 """
 
 import contextlib
@@ -15,10 +15,12 @@ from collections.abc import Iterator
 
 import pydantic
 
+from llmgw.control.holding import Followed
 from llmgw.errors import Failed
 from llmgw.kit.files import write_atomic
 
 KEPT_REVISIONS = 200
+_FOLLOWED = pydantic.TypeAdapter(Followed)
 
 
 class Revision(pydantic.BaseModel):
@@ -97,6 +99,14 @@ class Store:
 
     def save_roster(self, roster: Roster) -> None:
         write_atomic(self.root / "roster.json", roster.model_dump_json(indent=1).encode())
+
+    def followed(self) -> Followed:
+        """What became of the catalog that was followed; nothing on the first start."""
+        path = self.root / "followed.json"
+        return _FOLLOWED.validate_json(path.read_bytes()) if path.exists() else Followed()
+
+    def save_followed(self, followed: Followed) -> None:
+        write_atomic(self.root / "followed.json", _FOLLOWED.dump_json(followed, indent=1))
 
     def revisions(self) -> list[int]:
         """The numbers of the kept revisions, oldest first."""

@@ -1,19 +1,30 @@
 """The work of `llmgw serve`: options → settings, and the control plane until a signal."""
 
 import pathlib
+from typing import Literal
+
+import click
 
 from llmgw.cli.processes import log_to_stderr, read_timers, run_until_signal, state_dir
 from llmgw.control import serve as control
+from llmgw.control.settling import Pace
 
 
 def run(
+    *,
     listen: tuple[str, int],
     given: pathlib.Path | None,
     cluster: str,
     heartbeat: float,
     timers: tuple[str, ...],
+    catalog: pathlib.Path | None,
+    watch: Literal["commits", "files", "off"] | None,
+    sync: Literal["auto", "manual"],
+    ref: str | None,
+    settle: float,
+    rescan: float,
 ) -> None:
-    """Run until SIGTERM or Ctrl-C. `heartbeat` in seconds."""
+    """Run until SIGTERM or Ctrl-C. `heartbeat`, `settle` and `rescan` in seconds."""
     log_to_stderr()
     settings = control.Settings(
         state_dir=state_dir(given, "serve"),
@@ -22,5 +33,26 @@ def run(
         cluster=cluster,
         heartbeat=heartbeat,
         timers=read_timers(timers),
+        following=_following(catalog, watch, sync, ref, Pace(settle, rescan)),
     )
     run_until_signal(lambda: control.run(settings))
+
+
+def _following(
+    path: pathlib.Path | None,
+    watch: Literal["commits", "files", "off"] | None,
+    sync: Literal["auto", "manual"],
+    ref: str | None,
+    pace: Pace,
+) -> control.Following | None:
+    """What the options ask for. Raises click.UsageError where they contradict each other."""
+    if path is None:
+        if watch not in (None, "off"):
+            raise click.UsageError(f"--watch {watch} needs --catalog PATH")
+        return None
+    if watch == "off":
+        return None
+    how = watch or control.usual_watch(path)
+    if ref is not None and how == "files":
+        raise click.UsageError("--ref needs --watch commits: files have no branch")
+    return control.Following(path, how, sync, ref or "HEAD", pace)

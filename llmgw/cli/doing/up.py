@@ -22,7 +22,7 @@ from llmgw.cli.exits import Exit
 from llmgw.cli.processes import log_to_stderr, state_dir
 from llmgw.cli.uploads import read_upload
 from llmgw.control import serve as control
-from llmgw.errors import Failed
+from llmgw.errors import Failed, Unreachable
 from llmgw.fleet.expiry import Timers
 from llmgw.gateway import serve as gateway
 from llmgw.kit.clock import SystemClock
@@ -32,6 +32,9 @@ from llmgw.planning.render import plan_lines
 
 LONGEST_START = 30.0
 """Seconds until the three have found each other."""
+
+LISTEN_EVERY = 0.5
+"""Seconds between two looks for news of the catalog."""
 
 LONGEST_APPLY = 1800.0
 LONGEST_ANSWER = 120.0
@@ -46,6 +49,7 @@ class Where:
     gateway: tuple[str, int]
     metrics: tuple[str, int]
     state: pathlib.Path
+    catalog: pathlib.Path
 
 
 def run(
@@ -59,7 +63,7 @@ def run(
     """Serve until Ctrl-C; returns the exit code."""
     log_to_stderr(logging.INFO if verbose else logging.ERROR)
     upload = read_upload(path)
-    where = Where(plane, listen, metrics, state_dir(given, "up"))
+    where = Where(plane, listen, metrics, state_dir(given, "up"), path)
     signal.signal(signal.SIGTERM, _interrupt)
     with _running(where) as parts:
         client = Client(f"{plane[0]}:{plane[1]}")
@@ -69,7 +73,8 @@ def run(
             click.echo(line)
         accept(client, upload, plan, "llmgw up", "ready", LONGEST_APPLY)
         _introduce(client, where)
-        parts.stay()
+        parts.follow()
+        parts.stay(client)
     return Exit.DONE
 
 
@@ -91,10 +96,19 @@ Serving on {base}
   curl {base}/chat/completions -H 'content-type: application/json' \\
     -d '{{"model": "{name}", "messages": [{{"role": "user", "content": "Hello"}}]}}'
   OpenAI(base_url="{base}", api_key="none")
-  llmgw plan          edit catalog/ first: it shows what would change
+  edit {where.catalog}/       and it follows; `llmgw plan` shows first what would change
   llmgw replicas      what runs, and where
 Ctrl-C drains, stops everything and leaves nothing running."""
     )
+
+
+def _tell(client: Client, event: int) -> int:
+    """Print what is new about the catalog since `event`; returns the newest event."""
+    for entry in client.get("/v1/events", after=event):
+        event = int(entry["number"])
+        if entry["kind"] == "catalog" or entry["about"].startswith("catalog"):
+            click.echo(f"{safe(entry['about'])}  {safe(entry['said'])}")
+    return event
 
 
 def _ask(base: str, model: str) -> str:
@@ -113,7 +127,7 @@ class _Parts:
     def __init__(self, where: Where) -> None:
         self._where = where
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._leave = asyncio.Event()
+        self._follow, self._leave = asyncio.Event(), asyncio.Event()
         self._listens = threading.Event()
         # Not Thread.join: a Ctrl-C inside it makes Python 3.11 believe that the thread has ended.
         self._over = threading.Event()
@@ -151,10 +165,18 @@ class _Parts:
             f"cannot start: the agent did not register within {LONGEST_START:.0f}s", help="llmgw up -v"
         )
 
-    def stay(self) -> None:
-        """Until Ctrl-C, or until a part fails."""
+    def follow(self) -> None:
+        """From now on what is written in the catalog is taken as it is written."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._follow.set)
+
+    def stay(self, client: Client) -> None:
+        """Until Ctrl-C, or until a part fails; meanwhile say what becomes of edits of the catalog."""
         with contextlib.suppress(KeyboardInterrupt):
-            self._over.wait()
+            event = int(client.get("/v1/status")["event"])
+            while not self._over.wait(LISTEN_EVERY):
+                with contextlib.suppress(Unreachable):  # it is leaving, or one of its last calls
+                    event = _tell(client, event)
 
     def _main(self) -> None:
         try:
@@ -168,7 +190,12 @@ class _Parts:
         self._loop = asyncio.get_running_loop()
         where, over = self._where, asyncio.Event()
         served = asyncio.ensure_future(
-            control.run(self._control(), ready=lambda *_: self._listens.set(), leave=self._leave)
+            control.run(
+                self._control(),
+                ready=lambda *_: self._listens.set(),
+                follow=self._follow,
+                leave=self._leave,
+            )
         )
         door = asyncio.ensure_future(gateway.run(self._gateway(), stop=over))
         node = asyncio.ensure_future(agent.run(self._agent()))
@@ -189,7 +216,10 @@ class _Parts:
     def _control(self) -> control.Settings:
         host, port = self._where.control
         timers = Timers(min_ready=2.0)
-        return control.Settings(self._where.state / "serve", host, port, "this machine", timers=timers)
+        following = control.Following(self._where.catalog, "files", "auto")
+        return control.Settings(
+            self._where.state / "serve", host, port, "this machine", timers=timers, following=following
+        )
 
     def _agent(self) -> agent.Settings:
         host, port = self._where.control

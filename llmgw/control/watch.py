@@ -1,0 +1,203 @@
+"""Following a catalog: look, let it settle, judge, adopt or hold. The edge around `settling` and `holding`.
+
+`serve` runs one `Watch` where a catalog is followed. Events of the file system only say that something
+happened, and every one can go missing: each of them, and a slow timer, leads to the same look at the
+whole. There is one look at a time, so there is one adoption at a time, and the newest tree wins.
+"""
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from llmgw.catalog.diagnostics import concise, summary
+from llmgw.catalog.load import Cache
+from llmgw.catalog.model import Catalog
+from llmgw.control import holding
+from llmgw.control.adoption import Adoption, Proposal
+from llmgw.control.holding import Followed, Refused, Rules, Same, Valid
+from llmgw.control.journal import Journal
+from llmgw.control.listening import Listening
+from llmgw.control.settling import Pace, Settling
+from llmgw.control.store import Store
+from llmgw.control.trees import Spot, Tree, Unreadable
+from llmgw.kit.clock import Clock
+from llmgw.kit.tasks import Tasks
+from llmgw.planning.plan import Plan
+
+log = logging.getLogger(__name__)
+
+
+class Source(Protocol):
+    """Where the catalog is followed; called from a thread, one call at a time."""
+
+    @property
+    def said(self) -> str:
+        """What is followed, in a few words."""
+        ...
+
+    def look(self) -> Tree:
+        """What is there now. Raises Unreadable."""
+        ...
+
+    def read(self, tree: Tree) -> Mapping[str, bytes]:
+        """The files of the tree of the last look. Raises Unreadable."""
+        ...
+
+    def spots(self) -> frozenset[Spot]:
+        """Where to listen for changes."""
+        ...
+
+
+class Watch:
+    """Follows one catalog. What was judged is on disk before anything is said about it."""
+
+    def __init__(
+        self,
+        source: Source,
+        rules: Rules,
+        pace: Pace,
+        adoption: Adoption,
+        store: Store,
+        journal: Journal,
+        clock: Clock,
+        *,
+        guards: Callable[[Plan], str],
+    ) -> None:
+        self._source, self._rules, self._pace, self._guards = source, rules, pace, guards
+        self._adoption, self._store, self._journal, self._clock = adoption, store, journal, clock
+        self._cache = Cache()
+        self._followed = store.followed()
+        self._tree: Tree | None = None
+        self._settling = Settling()
+        self._news = asyncio.Event()
+
+    async def run(self, tasks: Tasks) -> None:
+        """Follow until cancelled. Its listeners are tasks of `tasks`."""
+        listening = Listening(tasks, self._news.set)
+        try:
+            while True:
+                self._news.clear()
+                began = self._clock.now()
+                new = listening.at(await asyncio.to_thread(self._source.spots))
+                next_look = await self.look()
+                soon = self._clock.now() + self._pace.settle
+                await self._rest(min(next_look, soon) if new else next_look, self._clock.now() - began)
+        finally:
+            listening.close()
+
+    async def look(self) -> float:
+        """One look at the whole, and what follows from it. Returns the time of the next one."""
+        tree: Tree | Unreadable
+        try:
+            tree = await asyncio.to_thread(self._source.look)
+        except Unreadable as unreadable:
+            tree = unreadable
+        now = self._clock.now()
+        self._tree = tree if isinstance(tree, Tree) else None
+        self._settling = self._settling.saw(tree.mark if isinstance(tree, Tree) else "", now)
+        if isinstance(tree, Tree) and holding.judged(self._followed, tree.mark, self._rules):
+            self._keep(dataclasses.replace(self._current(), commit=tree.commit, blind=None))
+        elif not self._settling.settled(now, self._pace, locked=isinstance(tree, Tree) and bool(tree.locked)):
+            return min(self._settling.look_at(now, self._pace), now + self._pace.rescan)
+        elif isinstance(tree, Tree):
+            await self._judge(tree)
+        else:
+            self._blinded(tree)
+        return self._clock.now() + self._pace.rescan
+
+    def report(self) -> dict[str, Any]:
+        """What is followed and what became of it, for the API."""
+        followed, tree, now = self._current(), self._tree, self._clock.wall()
+
+        def aged(part: Any) -> dict[str, Any] | None:
+            if part is None:
+                return None
+            known = dataclasses.asdict(part)
+            return {**known, "since": part.since.isoformat(), "age": (now - part.since).total_seconds()}
+
+        return {
+            "said": self._source.said,
+            "watch": self._rules.watch,
+            "sync": self._rules.sync,
+            "tree": followed.name,
+            "hold": aged(followed.hold),
+            "blind": aged(followed.blind),
+            "busy": tree.locked if tree is not None else "",
+            "dirty": list(tree.dirty) if tree is not None else [],
+        }
+
+    def _current(self) -> Followed:
+        """What is kept, seen against the revision that stands now."""
+        standing = self._adoption.standing
+        if standing is None:
+            return self._followed
+        by = f"revision {standing.number} by {standing.who or '?'}"
+        return holding.again(self._followed, standing.digest, by, self._clock.wall())
+
+    async def _judge(self, tree: Tree) -> None:
+        try:
+            files = await asyncio.to_thread(self._source.read, tree)
+        except Unreadable as unreadable:
+            self._blinded(unreadable)
+            return
+        checked = await asyncio.to_thread(self._cache.check, files)
+        # From here on nothing is awaited: what stands cannot change between the plan and the adoption.
+        found: Refused | Same | Valid
+        if checked.catalog is None:
+            problems = [concise(item) for item in checked.diagnostics if item.severity == "error"]
+            found = Refused(summary(checked.diagnostics), holding.shortened(problems))
+        else:
+            proposal = _proposal(tree, files)
+            found = self._weigh(checked.catalog, proposal)
+        verdict = holding.judge(
+            self._current(), tree.mark, tree.commit, found, self._rules, self._clock.wall()
+        )
+        if verdict.adopt and checked.catalog is not None and isinstance(found, Valid):
+            self._adoption.adopt(checked.catalog, proposal, found.plan)
+        self._keep(verdict.followed)
+
+    def _weigh(self, catalog: Catalog, proposal: Proposal) -> Same | Valid:
+        standing, old = self._adoption.standing, self._adoption.catalog
+        if old is not None and old.digest == catalog.digest:
+            return Same(catalog.digest)
+        plan = self._adoption.rehearse(catalog)
+        was = standing.files if standing is not None else {}
+        return Valid(
+            catalog.digest,
+            plan,
+            holding.given_up(old, catalog),
+            holding.cut_short(old, was, catalog, proposal.files),
+            self._guards(plan),
+        )
+
+    def _blinded(self, unreadable: Unreadable) -> None:
+        now = self._clock.wall()
+        self._keep(holding.blinded(self._current(), unreadable.said, unreadable.help, now))
+
+    def _keep(self, followed: Followed) -> None:
+        """Remember `followed` over a restart, and say what is new about it."""
+        before, self._followed = self._followed, followed
+        if followed == before:
+            return
+        self._store.save_followed(followed)
+        for kind, said in holding.news(before, followed):
+            self._journal.note(kind, f"catalog {followed.name}".rstrip(), said)
+            log.log(
+                logging.WARNING if kind == "alarm" else logging.INFO, "catalog %s: %s", followed.name, said
+            )
+
+    async def _rest(self, until: float, took: float) -> None:
+        """Until the next look: at least as long as the last one took, so that bursts leave us half a core."""
+        await asyncio.sleep(min(took, self._pace.settle))
+        try:
+            async with asyncio.timeout(max(0.0, until - self._clock.now())):
+                await self._news.wait()
+        except TimeoutError:
+            return
+
+
+def _proposal(tree: Tree, files: Mapping[str, bytes]) -> Proposal:
+    texts = {name: data.decode() for name, data in files.items()}
+    return Proposal(texts, tree.commit, f"{tree.who} (watch)".lstrip(), tree.message)
