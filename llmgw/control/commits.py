@@ -15,7 +15,7 @@ from llmgw.catalog.builder import MAX_BYTES
 from llmgw.catalog.load import MAX_FILES, MAX_TOTAL
 from llmgw.control.trees import Spot, Tree, Unreadable, spot_at, work_tree
 from llmgw.kit.text import safe
-from llmgw.kit.units import show_bytes
+from llmgw.kit.units import show_memory
 
 PATIENCE = 30.0
 """Seconds for one call of git."""
@@ -180,19 +180,25 @@ def _entries(listed: str, below: str) -> Iterator[_Entry]:
         name = f"{below}/{path}" if below else path
         if any(part.startswith(".") for part in path.split("/")):
             continue
-        if mode == _SUBMODULE:
-            raise Unreadable(f"cannot read {safe(name)}: a submodule is not followed")
-        if not path.lower().endswith((".yaml", ".yml")):
-            continue
-        if mode not in _REGULAR:
-            raise Unreadable(f"cannot read {safe(name)}: a link is not followed in a commit")
-        if not name.isprintable():
-            raise Unreadable(f"cannot read {safe(name)}: this file name cannot be printed")
-        if int(size) > MAX_BYTES:
-            raise Unreadable(
-                f"cannot read {safe(name)}: {show_bytes(int(size))}, {show_bytes(MAX_BYTES)} are the most"
-            )
-        yield _Entry(name, blob, int(size))
+        if mode == _SUBMODULE or path.lower().endswith((".yaml", ".yml")):
+            if refused := _refusal(mode, name, size):
+                raise Unreadable(f"cannot read {safe(name)} of the commit: {refused}")
+            yield _Entry(name, blob, int(size))
+
+
+def _refusal(mode: str, name: str, size: str) -> str:
+    """Why an entry of a tree cannot be read as a file; nothing where it can."""
+    if mode == _SUBMODULE:
+        return "a submodule is not followed"
+    if mode not in _REGULAR:
+        return "a link is not followed in a commit"
+    if not name.isprintable():
+        return "this file name cannot be printed"
+    if not size.isdecimal():
+        return "the repository has lost it (git fsck)"
+    if int(size) > MAX_BYTES:
+        return f"it has {show_memory(int(size))}, {show_memory(MAX_BYTES)} are the most"
+    return ""
 
 
 def _blobs(said: bytes) -> Iterator[tuple[str, bytes]]:
