@@ -1,0 +1,303 @@
+"""Following a catalog, look by look: what is adopted, what is held, and what a restart still knows."""
+
+import asyncio
+import pathlib
+import shutil
+
+import pytest
+
+from llmgw.control.commits import Commits
+from llmgw.control.holding import Rules
+from llmgw.control.serve import usual_watch
+from llmgw.control.trees import Directory
+from llmgw.fleet import events
+from llmgw.fleet.node import NodeInfo
+from tests.control.following import PACE, Followed, write
+from tests.control.plane import files
+from tests.control.repository import Repository
+
+NODE = NodeInfo("n0", "n0", engines=None)
+AUTO = Rules("files", "auto")
+BROKEN = files("qwen")["qwen.yaml"].replace("[small]", "[none]")
+
+
+def by_files(tmp_path: pathlib.Path, rules: Rules = AUTO) -> Followed:
+    """Following `tmp_path/catalog` by files; called again it is a restart."""
+    return Followed(tmp_path / "state", Directory(tmp_path / "catalog"), rules)
+
+
+@pytest.fixture
+def root(tmp_path: pathlib.Path) -> pathlib.Path:
+    """A catalog of one model, on disk."""
+    write(tmp_path / "catalog", files("qwen"))
+    return tmp_path / "catalog"
+
+
+@pytest.mark.usefixtures("root")
+def test_what_has_settled_is_adopted(tmp_path: pathlib.Path) -> None:
+    """One look is no proof; two equal ones are, and the adoption says by whom."""
+    followed = by_files(tmp_path)
+    asyncio.run(followed.watch.look())
+    assert followed.number == 0
+    followed.settles()
+    assert (followed.number, followed.models) == (1, ["qwen"])
+    assert followed.plane.adoption.standing is not None
+    assert followed.plane.adoption.standing.who == "(watch)"
+    followed.settles()
+    assert followed.number == 1
+
+
+def test_a_broken_catalog_is_held_with_its_places(root: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """What stood goes on standing; status says file, line, since when, and what to run."""
+    followed = by_files(tmp_path)
+    followed.settles()
+    write(root, {**files("qwen"), "qwen.yaml": BROKEN})
+    followed.settles()
+    followed.plane.clock.at += 240
+    report = followed.watch.report()
+    assert (followed.number, followed.models) == (1, ["qwen"])
+    assert f"{root}/qwen.yaml:5:12: E301" in "".join(report["hold"]["details"])
+    assert (report["hold"]["age"], report["hold"]["next"]) == (240, "llmgw validate catalog")
+    assert any("held: " in entry.said for entry in followed.plane.journal.after(0))
+
+
+def test_a_hold_survives_a_restart(root: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """The next process stands on the last good revision and knows what is held, before its first look."""
+    followed = by_files(tmp_path)
+    followed.settles()
+    write(root, {**files("qwen"), "qwen.yaml": BROKEN})
+    followed.settles()
+    again = by_files(tmp_path)
+    assert (again.number, again.models) == (1, ["qwen"])
+    assert again.hold == followed.hold
+    again.settles()
+    assert again.hold == followed.hold
+    write(root, files("qwen", "phi"))
+    again.settles()
+    assert (again.why, again.models) == ("", ["phi", "qwen"])
+
+
+def test_broken_from_the_beginning(tmp_path: pathlib.Path) -> None:
+    """With nothing good ever seen nothing stands, and nothing is stopped; the first good one is taken."""
+    write(tmp_path / "catalog", {"qwen.yaml": BROKEN})
+    followed = by_files(tmp_path)
+    followed.settles()
+    assert (followed.number, followed.why) == (0, "invalid")
+    assert followed.plane.adoption.catalog is None
+    write(tmp_path / "catalog", files("qwen"))
+    followed.settles()
+    assert (followed.number, followed.why) == (1, "")
+
+
+def test_removals_wait_for_a_person(root: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """A file that is gone may be half of a move: its model stays until somebody applies."""
+    write(root, files("qwen", "phi"))
+    followed = by_files(tmp_path)
+    followed.settles()
+    write(root, files("qwen"))
+    followed.settles()
+    assert (followed.why, followed.models) == ("removal", ["phi", "qwen"])
+    assert followed.hold is not None
+    assert "model phi is removed" in followed.hold.details[0]
+    followed.plane.call("POST", "/v1/apply", {"files": files("qwen")})
+    assert (followed.why, followed.models) == ("", ["qwen"])
+    followed.settles()
+    assert followed.number == 2
+
+
+def test_growing_needs_nobody(root: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """More replicas and new models are taken at once; fewer wait."""
+    followed = by_files(tmp_path)
+    followed.settles()
+    write(root, files("qwen", replicas=3))
+    followed.settles()
+    assert (followed.number, followed.bound()) == (2, 3)
+    write(root, files("qwen", replicas=1))
+    followed.settles()
+    assert (followed.why, followed.bound()) == ("removal", 3)
+
+
+def test_a_vanished_catalog_is_no_empty_catalog(root: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """Unmounted, moved, unreadable: held as unknown, and when it is back nothing has happened."""
+    followed = by_files(tmp_path)
+    followed.settles()
+    root.rename(tmp_path / "away")
+    followed.settles()
+    assert "No such file or directory" in followed.watch.report()["blind"]["said"]
+    assert (followed.number, followed.models) == (1, ["qwen"])
+    restarted = by_files(tmp_path)
+    assert restarted.watch.report()["blind"] is not None
+    (tmp_path / "away").rename(root)
+    restarted.settles()
+    assert restarted.watch.report()["blind"] is None
+    assert (restarted.number, restarted.why) == (1, "")
+
+
+def test_an_empty_directory_removes_nothing(root: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """`rm -r` inside it, or a mount that has not come up: every model would be removed, so it waits."""
+    followed = by_files(tmp_path)
+    followed.settles()
+    write(root, {})
+    followed.settles()
+    assert (followed.why, followed.models) == ("removal", ["qwen"])
+
+
+def test_an_unreadable_part_hides_the_whole(root: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """What cannot be read is never taken for absent: a link that leads nowhere is enough."""
+    followed = by_files(tmp_path)
+    followed.settles()
+    (root / "qwen.yaml").unlink()
+    (root / "qwen.yaml").symlink_to(tmp_path / "unmounted.yaml")
+    followed.settles()
+    assert "qwen.yaml" in followed.watch.report()["blind"]["said"]
+    assert (followed.why, followed.models) == ("", ["qwen"])
+
+
+def test_the_last_engine_is_not_stopped_by_a_commit(tmp_path: pathlib.Path) -> None:
+    """An empty catalog while something runs is never adopted by itself, not even from a commit."""
+    repository = Repository(tmp_path / "fleet")
+    repository.commit(files("qwen"))
+    followed = Followed(tmp_path / "state", Commits(repository.catalog), Rules("commits", "auto"))
+    followed.plane.hears(events.Registered(NODE))
+    followed.settles()
+    followed.plane.loop.decide()
+    assert followed.plane.sent
+    for name in files("qwen"):
+        (repository.catalog / name).unlink()
+    repository.commit({"README.md": "nothing"})
+    followed.settles()
+    assert (followed.why, followed.models) == ("guard", ["qwen"])
+    assert followed.hold is not None
+    assert followed.hold.said == "it would stop all 1 replicas and leave nothing to ask"
+
+
+def test_manual_shows_and_waits(root: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """Pending until `llmgw apply`; then nothing is pending, without another look."""
+    followed = by_files(tmp_path, Rules("files", "manual"))
+    followed.settles()
+    assert (followed.number, followed.why) == (0, "pending")
+    followed.plane.call("POST", "/v1/apply", {"files": files("qwen")})
+    assert (followed.number, followed.why) == (1, "")
+    write(root, files("qwen", "phi"))
+    followed.settles()
+    assert (followed.number, followed.why) == (1, "pending")
+
+
+@pytest.mark.usefixtures("root")
+def test_auto_takes_what_was_pending(tmp_path: pathlib.Path) -> None:
+    """Another rule judges the same tree anew."""
+    by_files(tmp_path, Rules("files", "manual")).settles()
+    followed = by_files(tmp_path)
+    assert followed.why == "pending"
+    followed.settles()
+    assert (followed.number, followed.why) == (1, "")
+
+
+def test_a_rollback_stays_rolled_back(root: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """What a person's apply moved away from is not taken again: not at the next look, not after a restart."""
+    followed = by_files(tmp_path)
+    followed.settles()
+    write(root, files("qwen", replicas=2))
+    followed.settles()
+    followed.plane.call("POST", "/v1/apply", {"files": files("qwen", replicas=1), "who": "ada"})
+    assert (followed.why, followed.bound()) == ("left", 1)
+    followed.settles()
+    restarted = by_files(tmp_path)
+    restarted.settles()
+    assert (restarted.why, restarted.bound(), restarted.number) == ("left", 1, 3)
+    assert restarted.hold is not None
+    assert "revision 3 by ada" in restarted.hold.said
+    write(root, files("qwen", replicas=3))
+    restarted.settles()
+    assert (restarted.why, restarted.bound()) == ("", 3)
+
+
+def test_a_moved_file_is_no_change(root: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """Identity is kind and name, meaning is the digest: no revision for a comment or a new place."""
+    followed = by_files(tmp_path)
+    followed.settles()
+    (root / "team").mkdir()
+    (root / "qwen.yaml").rename(root / "team" / "moved.yaml")
+    (root / "small.yaml").write_text("# why\n" + files()["small.yaml"])
+    followed.settles()
+    assert (followed.number, followed.why) == (1, "")
+
+
+def test_while_git_writes_we_wait(root: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """An index.lock says that a checkout is under way; one that stays for ever does not stop us for ever."""
+    lock = tmp_path / ".git" / "index.lock"
+    lock.parent.mkdir()
+    followed = by_files(tmp_path)
+    followed.settles()
+    lock.touch()
+    write(root, files("qwen", "phi"))
+    followed.settles()
+    assert followed.models == ["qwen"]
+    assert str(lock) in followed.watch.report()["busy"]
+    followed.plane.clock.at += PACE.patience
+    asyncio.run(followed.watch.look())
+    assert followed.models == ["phi", "qwen"]
+
+
+def test_commits_not_files_are_followed(tmp_path: pathlib.Path) -> None:
+    """A dirty work tree is reported; the commit is what is adopted, with its author."""
+    repository = Repository(tmp_path / "fleet")
+    commit = repository.commit(files("qwen"), "serve qwen")
+    repository.write({"qwen.yaml": BROKEN})
+    followed = Followed(tmp_path / "state", Commits(repository.catalog), Rules("commits", "auto"))
+    followed.settles()
+    standing = followed.plane.adoption.standing
+    assert standing is not None
+    assert (standing.commit, standing.who, standing.message) == (commit, "Ada (watch)", "serve qwen")
+    report = followed.watch.report()
+    assert (report["dirty"], report["hold"], report["tree"]) == (["catalog/qwen.yaml"], None, commit)
+    removal = repository.commit({**files("phi"), "qwen.yaml": files("phi")["phi.yaml"].replace("phi", "pi")})
+    followed.settles()
+    assert (followed.models, followed.watch.report()["tree"]) == (["phi", "pi"], removal)
+
+
+def test_a_ref_that_is_gone_changes_nothing(tmp_path: pathlib.Path) -> None:
+    """A deleted branch is held as unknown; when it is back, so is everything."""
+    repository = Repository(tmp_path / "fleet")
+    repository.commit(files("qwen"))
+    repository.git("branch", "live")
+    followed = Followed(tmp_path / "state", Commits(repository.catalog, "live"), Rules("commits", "auto"))
+    followed.settles()
+    repository.git("branch", "--quiet", "-D", "live")
+    followed.settles()
+    assert "there is no commit live" in followed.watch.report()["blind"]["said"]
+    assert (followed.number, followed.models) == (1, ["qwen"])
+    repository.git("branch", "live")
+    followed.settles()
+    assert (followed.watch.report()["blind"], followed.number) == (None, 1)
+
+
+def test_the_usual_way_needs_no_git_program(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without git on PATH a work tree is still a work tree: its dirty files are not followed by mistake."""
+    monkeypatch.setenv("PATH", "/nowhere")
+    (tmp_path / "fleet" / ".git").mkdir(parents=True)
+    assert usual_watch(tmp_path / "fleet" / "catalog") == "commits"
+    assert usual_watch(tmp_path / "elsewhere") == "files"
+
+
+def test_a_revision_is_kept_before_its_judgement(root: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """Killed between the two, the next process finds the same tree standing and adopts nothing twice."""
+    followed = by_files(tmp_path)
+    followed.settles()
+    write(root, files("qwen", "phi"))
+    judged = (tmp_path / "state" / "followed.json").read_bytes()
+    followed.settles()
+    (tmp_path / "state" / "followed.json").write_bytes(judged)
+    restarted = by_files(tmp_path)
+    restarted.settles()
+    assert (restarted.number, restarted.models, restarted.why) == (2, ["phi", "qwen"], "")
+
+
+def test_a_copy_in_its_place_is_the_same_catalog(root: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """Moved away and copied back: other inodes, the same bytes, no change."""
+    followed = by_files(tmp_path)
+    followed.settles()
+    root.rename(tmp_path / "old")
+    shutil.copytree(tmp_path / "old", root)
+    followed.settles()
+    assert (followed.number, followed.why, followed.watch.report()["blind"]) == (1, "", None)
