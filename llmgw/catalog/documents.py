@@ -168,3 +168,14 @@ PROFILES: Mapping[str, type[AnyProfile]] = {
     "sglang": SglangDocument,
     "llamacpp": LlamacppDocument,
 }
+
+ORDER: tuple[str, ...] = (
+    "kind", "name",
+    "source", "sha256", "profiles", "aliases", "fallbacks", "scaling", "protect",
+    "engine", "engine_version", "nodes", "gpus_per_node",
+    "tensor_parallel", "pipeline_parallel", "data_parallel", "distributed",
+    "gpu", "cpu", "gpu_memory_utilization", "max_model_len", "node_labels",
+    "args", "allow_unsafe_args", "env", "start_deadline", "drain",
+    "min", "max", "target_in_flight", "types", "cores", "memory",
+)  # fmt: skip
+"""Fields in the order that people read them, of all documents and their parts: the schema's and `fmt`'s."""

@@ -1,0 +1,43 @@
+"""What a rule of `divisibility` or `quantised` answers, and how a profile cuts a model: the words they share."""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+
+from llmgw.catalog import options
+from llmgw.catalog.facts import ModelFacts
+from llmgw.catalog.model import Profile
+
+TENSOR = "tensor_parallel"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Finding:
+    """One refusal: its rule, the field of the profile it is about, what is wrong with numbers, what would help."""
+
+    rule: int
+    field: str
+    said: str
+    help: str = ""
+    warning: bool = False
+
+    @property
+    def code(self) -> str:
+        return f"{'W' if self.warning else 'E'}{500 + self.rule}"
+
+
+Rule = Callable[[ModelFacts, Profile], Finding | None]
+
+
+def sharing(profile: Profile) -> int:
+    """Ranks that share the attention heads: SGLang's data parallel ranks each have some of them whole."""
+    inside = profile.data_parallel if profile.engine == "sglang" else 1
+    return max(1, profile.tensor_parallel // inside)
+
+
+def widths(facts: ModelFacts, profile: Profile) -> Iterator[tuple[str, int]]:
+    """The intermediate sizes that tensor parallelism cuts. Expert parallelism leaves experts whole."""
+    yield "the layers", facts.dense
+    if facts.experts:
+        yield "the shared experts", facts.experts.shared
+        if profile.engine == "vllm" and not options.expert_parallel(profile):
+            yield "an expert", facts.experts.width
