@@ -19,6 +19,7 @@ from llmgw.errors import LlmgwError
 VERBS: dict[str, str] = {
     "up": "Everything in one process on this machine: the way to try it.",
     "validate": "Check a catalog, offline.",
+    "fmt": "Lay out catalog files in the one way.",
     "plan": "Show what would happen, in order, and why.",
     "apply": "Plan, show, ask, apply, follow.",
     "status": "One screen: what stands, what is outstanding, who is there.",
