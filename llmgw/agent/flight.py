@@ -12,10 +12,11 @@ import pathlib
 from llmgw.agent import manifest, space
 from llmgw.agent.cache import shown
 from llmgw.agent.fetch import Fetching, Limits, Remote, Trouble, fetch_file, make_client
-from llmgw.agent.hub import Contents, Hub, contents
+from llmgw.agent.hub import Contents, contents
 from llmgw.agent.manifest import Manifest
 from llmgw.agent.meter import Meter
 from llmgw.agent.partial import Partial
+from llmgw.catalog.hub import Hub
 from llmgw.catalog.sources import Source, cache_name
 from llmgw.errors import Failed
 from llmgw.kit.backoff import Backoff

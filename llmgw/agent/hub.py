@@ -5,7 +5,6 @@ source is a repository of the configured hub, pinned to the commit that its revi
 """
 
 import dataclasses
-import fnmatch
 import json
 import re
 import urllib.parse
@@ -18,24 +17,11 @@ import pydantic
 from llmgw.agent.answer import Anew, Elsewhere, Later, Never, Verdict
 from llmgw.agent.fetch import Remote, Trouble, asking, read_bounded
 from llmgw.agent.manifest import checked_name
+from llmgw.catalog.hub import Hub, Listing, Sibling, choose, repository
 from llmgw.catalog.sources import Source
 
-_REPOSITORY = re.compile(r"hf://(?P<repo>[^@]+)@(?P<revision>[^:]+)(?::(?P<files>.+))?\Z", re.ASCII)
 _COMMIT = re.compile(r"[0-9a-f]{40,64}\Z")
 _LISTING = 64 * 2**20
-_OTHER_FORMATS = ("*.bin", "*.pth", "*.pt", "*.h5", "*.msgpack", "*.onnx", "*.ot", "*.gguf", "original/*")
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Hub:
-    """Where `hf://` leads. The token goes to the endpoint and nowhere else."""
-
-    endpoint: str = "https://huggingface.co"
-    token: str = dataclasses.field(default="", repr=False)
-
-    @property
-    def credentials(self) -> Mapping[str, str]:
-        return {"Authorization": f"Bearer {self.token}"} if self.token else {}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -52,23 +38,6 @@ class Contents:
         return None if None in sizes else sum(size for size in sizes if size is not None)
 
 
-class _Lfs(pydantic.BaseModel):
-    sha256: str = pydantic.Field(pattern=r"^[0-9a-f]{64}$")
-    size: int = pydantic.Field(ge=0)
-
-
-class _Sibling(pydantic.BaseModel):
-    rfilename: str
-    size: int | None = pydantic.Field(default=None, ge=0)
-    blob: str = pydantic.Field(default="", alias="blobId")
-    lfs: _Lfs | None = None
-
-
-class _Repository(pydantic.BaseModel):
-    sha: str
-    siblings: list[_Sibling]
-
-
 async def contents(client: httpx.AsyncClient, hub: Hub, source: Source) -> Contents:
     """The files of `source`. Raises Trouble; a listing with one bad path is refused as a whole."""
     if source.scheme == "hf":
@@ -79,30 +48,17 @@ async def contents(client: httpx.AsyncClient, hub: Hub, source: Source) -> Conte
 
 
 async def _listed(client: httpx.AsyncClient, hub: Hub, source: Source) -> Contents:
-    match = _REPOSITORY.match(source.canonical)
-    assert match is not None, f"{source.canonical} passed catalog.sources.parse"
-    repo, revision, pattern = match["repo"], match["revision"], match["files"] or ""
-    endpoint = hub.endpoint.rstrip("/")
-    url = f"{endpoint}/api/models/{repo}/revision/{urllib.parse.quote(revision, safe='')}?blobs=true"
-    repository = _understood(await _ask(client, url, hub), revision)
-    chosen = choose(tuple(each.rfilename for each in repository.siblings), pattern)
+    at = repository(source)
+    listing = _understood(await _ask(client, hub.listing(at), hub), at.revision)
+    chosen = choose(tuple(each.rfilename for each in listing.siblings), at.files)
     if not chosen:
-        raise Trouble(f"no file of {repo}@{revision} matches {pattern or 'a model'}")
-    base = f"{endpoint}/{repo}/resolve/{repository.sha}/"
-    files = [_remote(each, base, hub) for each in repository.siblings if each.rfilename in chosen]
-    return Contents(tuple(sorted(files, key=lambda remote: remote.name)), repository.sha)
-
-
-def choose(names: tuple[str, ...], pattern: str) -> frozenset[str]:
-    """The files to fetch: what `pattern` matches; else all but dot files and copies in another format."""
-    if pattern:
-        return frozenset(name for name in names if fnmatch.fnmatchcase(name, pattern))
-    plain = [name for name in names if not name.startswith(".")]
-    if not any(name.endswith(".safetensors") for name in plain):
-        return frozenset(plain)
-    return frozenset(
-        name for name in plain if not any(fnmatch.fnmatchcase(name, other) for other in _OTHER_FORMATS)
-    )
+        raise Trouble(f"no file of {at.name}@{at.revision} matches {at.files or 'a model'}")
+    files = [
+        _remote(each, hub.file(at, listing.sha, each.rfilename), hub)
+        for each in listing.siblings
+        if each.rfilename in chosen
+    ]
+    return Contents(tuple(sorted(files, key=lambda remote: remote.name)), listing.sha)
 
 
 async def _ask(client: httpx.AsyncClient, url: str, hub: Hub) -> Any:
@@ -134,22 +90,22 @@ def _said(status: int) -> str:
     return f"it answered {status}{help_.get(status, '')}"
 
 
-def _understood(data: Any, revision: str) -> _Repository:
+def _understood(data: Any, revision: str) -> Listing:
     try:
-        repository = _Repository.model_validate(data)
+        listing = Listing.model_validate(data)
     except pydantic.ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise Trouble(f"the hub's listing cannot be used: {where}: {first['msg']}") from error
-    if not _COMMIT.match(repository.sha):
-        raise Trouble(f"the hub's listing names no commit but {repository.sha[:80]!r}")
-    if re.fullmatch(r"[0-9a-f]{7,64}", revision) and not repository.sha.startswith(revision):
-        raise Trouble(f"the hub answers with commit {repository.sha} where {revision} was asked for")
-    names = [_checked(each.rfilename) for each in repository.siblings]
+    if not _COMMIT.match(listing.sha):
+        raise Trouble(f"the hub's listing names no commit but {listing.sha[:80]!r}")
+    if re.fullmatch(r"[0-9a-f]{7,64}", revision) and not listing.sha.startswith(revision):
+        raise Trouble(f"the hub answers with commit {listing.sha} where {revision} was asked for")
+    names = [_checked(each.rfilename) for each in listing.siblings]
     taken = set(names)
     if len(taken) != len(names) or any(_parents(name) & taken for name in names):
         raise Trouble("the hub's listing names a file twice, or a file below a file")
-    return repository
+    return listing
 
 
 def _parents(name: str) -> set[str]:
@@ -157,12 +113,12 @@ def _parents(name: str) -> set[str]:
     return {"/".join(parts[:depth]) for depth in range(1, len(parts))}
 
 
-def _remote(sibling: _Sibling, base: str, hub: Hub) -> Remote:
+def _remote(sibling: Sibling, url: str, hub: Hub) -> Remote:
     git = sibling.blob if re.fullmatch(r"[0-9a-f]{40}", sibling.blob) and sibling.size is not None else ""
     return Remote(
         name=sibling.rfilename,
-        url=base + urllib.parse.quote(sibling.rfilename),
-        size=sibling.lfs.size if sibling.lfs else sibling.size,
+        url=url,
+        size=sibling.length,
         sha256=sibling.lfs.sha256 if sibling.lfs else "",
         git_sha1="" if sibling.lfs else git,
         credentials=hub.credentials,

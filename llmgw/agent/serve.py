@@ -20,13 +20,13 @@ from llmgw.agent.cache import Cache
 from llmgw.agent.connection import Link
 from llmgw.agent.fetch import Limits as FetchLimits
 from llmgw.agent.gpus import Gpus
-from llmgw.agent.hub import Hub
 from llmgw.agent.inventory import Inventory
 from llmgw.agent.launcher import Launcher
 from llmgw.agent.records import Records
 from llmgw.agent.state import Obeyed, StateDir
 from llmgw.agent.supervisor import Supervisor, SupervisorTimers
 from llmgw.agent.weights import Weights
+from llmgw.catalog.hub import Hub
 from llmgw.fleet.node import InstalledEngine, NodeInfo
 from llmgw.fleet.shard import ShardStatus
 from llmgw.kit.chance import unseeded

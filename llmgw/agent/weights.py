@@ -14,8 +14,8 @@ from llmgw.agent.cache import Cache
 from llmgw.agent.collect import Outcome, collect_entry
 from llmgw.agent.fetch import Limits
 from llmgw.agent.flight import Job, fly
-from llmgw.agent.hub import Hub
 from llmgw.agent.meter import Meter
+from llmgw.catalog.hub import Hub
 from llmgw.catalog.sources import Source, cache_name
 from llmgw.errors import Failed, LlmgwError
 from llmgw.fleet.node import CachedWeights

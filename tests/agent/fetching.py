@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator, Callable
 
 from llmgw.agent.cache import Cache
 from llmgw.agent.fetch import Limits
-from llmgw.agent.hub import Hub
 from llmgw.agent.weights import Weights
+from llmgw.catalog.hub import Hub
 from llmgw.catalog.sources import Source, parse
 from llmgw.kit.chance import seeded
 from llmgw.kit.clock import SystemClock

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from llmgw.agent import manifest
-from llmgw.agent.hub import Hub, choose
+from llmgw.catalog.hub import Hub, choose
 from llmgw.catalog.sources import parse
 from llmgw.errors import Failed
 from tests.agent.fetching import LIMITS, noise, store

@@ -6,7 +6,7 @@ import pathlib
 import pytest
 
 from llmgw.agent import serve
-from llmgw.agent.hub import Hub
+from llmgw.catalog.hub import Hub
 from llmgw.cli.agent import HUB
 from llmgw.cli.doing import agent
 from llmgw.cli.exits import Exit

@@ -1,6 +1,5 @@
 """The work of `llmgw agent`: options → settings, and the agent until a signal."""
 
-import dataclasses
 import os
 import pathlib
 from typing import Any
@@ -11,13 +10,13 @@ from llmgw.agent import serve
 from llmgw.agent.core import Limits
 from llmgw.agent.fetch import Limits as FetchLimits
 from llmgw.agent.health import HealthTimers
-from llmgw.agent.hub import Hub
 from llmgw.agent.serve import Settings
 from llmgw.agent.supervisor import SupervisorTimers
 from llmgw.agent.sweep import SweepTimers
+from llmgw.catalog.hub import Hub
 from llmgw.cli.processes import log_to_stderr, run_until_signal, state_dir
+from llmgw.cli.timers import changed
 from llmgw.engines.registry import ADAPTERS
-from llmgw.kit.units import seconds
 
 PARTS: dict[str, Any] = {
     "health": HealthTimers(),
@@ -26,32 +25,6 @@ PARTS: dict[str, Any] = {
     "core": Limits(),
 }
 """Whose timers `--timer` sets, as PART.NAME."""
-
-
-def _named_timers() -> dict[str, float]:
-    """Every timer of the agent by its name, with its default in seconds."""
-    return {
-        f"{part}.{field.name}": getattr(values, field.name)
-        for part, values in PARTS.items()
-        for field in dataclasses.fields(values)
-        if isinstance(getattr(values, field.name), float)
-    }
-
-
-def _changed(timers: tuple[tuple[str, str], ...]) -> dict[str, dict[str, Any]]:
-    """`timers` by part and field, in seconds. Raises click.BadParameter."""
-    changed: dict[str, dict[str, Any]] = {part: {} for part in PARTS}
-    for name, text in timers:
-        if name not in _named_timers():
-            raise click.BadParameter(
-                f"{name!r} is no timer: write one of {', '.join(sorted(_named_timers()))}"
-            )
-        part, _, field = name.partition(".")
-        try:
-            changed[part][field] = seconds(text)
-        except ValueError as error:
-            raise click.BadParameter(f"{name}: {error}") from error
-    return changed
 
 
 def run(
@@ -72,7 +45,7 @@ def run(
     for engine, _ in engines:
         if engine not in ADAPTERS:
             raise click.BadParameter(f"{engine!r}: write one of {', '.join(sorted(ADAPTERS))}")
-    changed = _changed(timers)
+    set_to = changed(PARTS, timers)
     settings = Settings(
         state_dir=state_dir(given, "agent"),
         name=name,
@@ -83,12 +56,9 @@ def run(
         labels=labels,
         engines=dict(engines),
         cache=cache,
-        timers=SupervisorTimers(
-            health=dataclasses.replace(HealthTimers(), **changed["health"]),
-            sweep=dataclasses.replace(SweepTimers(), **changed["sweep"]),
-        ),
-        fetch=dataclasses.replace(FetchLimits(), **changed["fetch"]),
-        limits=dataclasses.replace(Limits(), **changed["core"]),
+        timers=SupervisorTimers(health=set_to["health"], sweep=set_to["sweep"]),
+        fetch=set_to["fetch"],
+        limits=set_to["core"],
         hub=Hub(hub.rstrip("/"), os.environ.get("HF_TOKEN", "")),
     )
     run_until_signal(lambda: serve.run(settings, ready=_ready))
