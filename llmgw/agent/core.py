@@ -318,8 +318,7 @@ def step(state: AgentState, event: Event, now: float) -> Step:  # noqa: PLR0911,
         case Lingers(key=key, said=said):
             return _noted(state, key, said, ("stopping",), now)
         case Idle(key=key, idle=idle):
-            changed = [dataclasses.replace(kept, idle=idle) for kept in _alive(state, key)]
-            return _put(state, changed), ()
+            return _counted(state, key, idle, now)
         case Adopted():
             return _adopted(state, event, now)
         case Tick():
@@ -453,6 +452,12 @@ def _swept(state: AgentState, key: ShardKey, now: float) -> Step:
     if kept.state == "stopping":
         return _gone(state, kept, swept, now)
     return _put(state, [swept]), ()
+
+
+def _counted(state: AgentState, key: ShardKey, idle: bool, now: float) -> Step:
+    """A drain may wait for this word: it is reported when it changes, not with the next heartbeat."""
+    changed = [dataclasses.replace(kept, idle=idle) for kept in _alive(state, key) if kept.idle is not idle]
+    return _put(state, changed), tuple(_report(kept, now) for kept in changed)
 
 
 def _noted(state: AgentState, key: ShardKey, said: str, where: tuple[State, ...], now: float) -> Step:

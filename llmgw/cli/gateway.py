@@ -4,7 +4,7 @@ import pathlib
 
 import click
 
-from llmgw.cli.options import Address, Duration
+from llmgw.cli.options import Address, Duration, Pair
 
 
 @click.command()
@@ -37,6 +37,9 @@ from llmgw.cli.options import Address, Duration
     "--reuse-port", is_flag=True, help="Share the port with other gateways: one a core, or old and new."
 )
 @click.option(
+    "--timer", "timers", type=Pair(), multiple=True, help="PART.NAME=DURATION; `--timer ?=?` lists them all."
+)
+@click.option(
     "--access-log/--no-access-log", default=True, show_default=True, help="One line a request on stderr."
 )
 def command(
@@ -48,6 +51,7 @@ def command(
     name: str,
     drain: float,
     reuse_port: bool,
+    timers: tuple[tuple[str, str], ...],
     access_log: bool,
 ) -> None:
     """Answer OpenAI clients from the ready replicas, in the foreground, until SIGTERM or Ctrl-C.
@@ -65,5 +69,6 @@ def command(
         name=name,
         drain=drain,
         reuse_port=reuse_port,
+        timers=timers,
         access_log=access_log,
     )

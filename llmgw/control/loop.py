@@ -13,6 +13,7 @@ from llmgw.control.journal import Journal
 from llmgw.fleet import events
 from llmgw.fleet.expiry import Timers
 from llmgw.fleet.routes import Routes
+from llmgw.fleet.shard import ShardStatus
 from llmgw.fleet.world import Fleet
 from llmgw.kit.chance import Chance
 from llmgw.kit.clock import Clock
@@ -117,10 +118,18 @@ class Loop:
                 return self.fleet.standing(node, now, self.timers) != "Ready" or bool(self.ledger.drains)
             case events.Progressed():
                 return False
+            case events.Reported(statuses=statuses, info=None):
+                moved = any(self._moves(status) for status in statuses)
+                return moved or bool(self.ledger.drains)
             case events.GatewaySeen():
                 return bool(self.ledger.drains)
             case _:
                 return True
+
+    def _moves(self, status: ShardStatus) -> bool:
+        """Whether a report is more than the engine's counters."""
+        shard = self.fleet.shards.get(status.key)
+        return shard is not None and (shard.state != status.state or not shard.confirmed)
 
     def _notice_stall(self) -> None:
         now = self._clock.now()

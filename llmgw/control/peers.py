@@ -43,6 +43,7 @@ class Peers:
     """The table of peers, for one epoch.
 
     `on_message(peer, message)` gets everything that a peer says, its Register or Subscribe first;
+    Heartbeats come every `heartbeat` seconds, stretched for a large fleet, but never beyond `longest`.
     `on_closed(peer, said)` follows once for every peer that was announced, before any successor is.
     """
 
@@ -55,6 +56,7 @@ class Peers:
         clock: Clock,
         *,
         heartbeat: float = 5.0,
+        longest: float = 5.0,
         patience: float = 10.0,
         ping: float = 3.0,
     ) -> None:
@@ -65,6 +67,7 @@ class Peers:
         self._on_closed = on_closed
         self._clock = clock
         self._heartbeat = heartbeat
+        self._longest = longest
         self._patience = patience
         self._ping = ping
         self._seq = 0
@@ -182,7 +185,7 @@ class Peers:
         ]
 
     def _stretched(self) -> float:
-        return max(self._heartbeat, len(self._lines) / HEARTBEATS_PER_SECOND)
+        return max(self._heartbeat, min(self._longest, len(self._lines) / HEARTBEATS_PER_SECOND))
 
     def _current(self, line: "_Line") -> bool:
         return self._lines.get((line.peer.kind, line.peer.id)) is line

@@ -141,6 +141,7 @@ class _Plane:
             self._closed,
             clock,
             heartbeat=settings.heartbeat,
+            longest=settings.timers.unreachable / 3,
         )
         self._collecting = Collecting(self._peers.send)
         self._watch = self._watching()

@@ -307,10 +307,11 @@ def test_a_sweep_that_lingers_says_who_is_left() -> None:
     assert talk.tell(told) == ()
 
 
-def test_idle_is_kept_for_the_heartbeat() -> None:
-    """The engine's counters change no state and are not reported by themselves."""
+def test_idle_is_told_when_it_changes() -> None:
+    """The engine's counters change no state; a drain may wait for them, so a change is told, once."""
     talk = Talk().running()
     assert talk.state.idle() == ()
+    assert reported(talk.tell(core.Idle(ALPHA.key, True))) == [("starting", "")]
     assert talk.tell(core.Idle(ALPHA.key, True)) == ()
     assert talk.state.idle() == ((ALPHA.key, True),)
     talk.tell(core.Commanded(stop(ALPHA)))

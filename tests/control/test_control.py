@@ -14,6 +14,7 @@ from llmgw.control.translate import agent_event, gateway_event, order
 from llmgw.errors import CatalogInvalid, Failed, Stale
 from llmgw.fleet import events
 from llmgw.fleet.node import CachedWeights, NodeInfo
+from llmgw.fleet.shard import ShardStatus
 from llmgw.planning.actions import Assign, Drain, Start, Stop, Undrain
 from llmgw.wire import messages
 from tests.control.plane import Clock, Plane, files
@@ -170,6 +171,27 @@ def test_a_heartbeat_alone_triggers_no_pass(tmp_path: pathlib.Path) -> None:
     assert not plane.loop._news.is_set()
     plane.passes(20)
     plane.hears(events.Heartbeat("n0"))
+    assert plane.loop._news.is_set()
+
+
+def test_counters_matter_only_to_a_drain(tmp_path: pathlib.Path) -> None:
+    """An engine that became idle triggers a pass while something drains, and none otherwise."""
+    plane = Plane(tmp_path)
+    plane.hears(events.Registered(NODE))
+    plane.call("POST", "/v1/apply", {"files": files("qwen")})
+    plane.loop.decide()
+    (key,) = plane.loop.fleet.shards
+    plane.hears(events.Reported("n0", (ShardStatus(*key, "ready"),)))
+    plane.loop.decide()
+    plane.loop._news.clear()
+    idle = events.Reported("n0", (ShardStatus(*key, "ready", idle=True),))
+    plane.hears(idle)
+    assert not plane.loop._news.is_set()
+    plane.call("POST", "/v1/apply", {"files": files("other")})
+    plane.loop.decide()
+    assert plane.loop.ledger.drains
+    plane.loop._news.clear()
+    plane.hears(idle)
     assert plane.loop._news.is_set()
 
 

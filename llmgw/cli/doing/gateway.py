@@ -10,8 +10,16 @@ from collections.abc import Callable
 import click
 
 from llmgw.cli.processes import log_to_stderr, state_dir
+from llmgw.cli.timers import changed
 from llmgw.gateway import serve
+from llmgw.gateway.link import KNOCKING, Pace
+from llmgw.gateway.receive import Limits
 from llmgw.gateway.serve import Bound, Settings
+from llmgw.gateway.upstream import Reach
+from llmgw.routing.retry import Policy
+
+PARTS = {"limits": Limits(), "policy": Policy(), "reach": Reach(), "pace": Pace(), "knocking": KNOCKING}
+"""Whose timers `--timer` sets, as PART.NAME."""
 
 
 def run(
@@ -23,11 +31,13 @@ def run(
     name: str,
     drain: float,
     reuse_port: bool,
+    timers: tuple[tuple[str, str], ...],
     access_log: bool,
 ) -> None:
     """Run until SIGTERM or Ctrl-C. `drain` in seconds."""
     log_to_stderr()
     _allow_many_sockets()
+    set_to = changed(PARTS, timers)
     settings = Settings(
         state_dir=state_dir(given, "gateway"),
         host=listen[0],
@@ -39,6 +49,10 @@ def run(
         name=name,
         reuse_port=reuse_port,
         drain=drain,
+        limits=set_to["limits"],
+        policy=set_to["policy"],
+        reach=set_to["reach"],
+        pace=Pace(set_to["pace"].report, set_to["knocking"]),
         access=sys.stderr.write if access_log else None,
     )
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
