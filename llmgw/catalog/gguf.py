@@ -7,7 +7,7 @@ bytes come from whoever published the model: every count is bounded before anyth
 import dataclasses
 import math
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from llmgw.catalog.facts import Tensor, Unusable
 
@@ -199,19 +199,3 @@ def _bytes(name: str, shape: tuple[int, ...], kind: int) -> int:
         raise Unusable(f"tensor {name[:80]!r} has type {kind}, which is not known")
     of, size = _BLOCKS[kind]
     return -(-elements // of) * size
-
-
-Read = Callable[[int], bytes]
-
-
-def parse_growing(read: Read, size: int = 0) -> Header:
-    """The header of a file whose first n bytes `read(n)` gives; asks for more until it is whole."""
-    have = 1 << 20
-    while True:
-        data = read(min(have, LARGEST))
-        try:
-            return parse(data, size)
-        except More as more:
-            if len(data) < min(have, LARGEST):
-                raise Unusable("the GGUF header ends beyond the file: the file is cut short") from more
-            have = max(have * 4, more.need)

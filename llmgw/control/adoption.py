@@ -7,9 +7,11 @@ nothing: the revision that stood goes on standing.
 import dataclasses
 from collections.abc import Mapping
 
+from llmgw.catalog.diagnostics import Invalid
 from llmgw.catalog.load import load_files
 from llmgw.catalog.model import Catalog
 from llmgw.control.journal import Journal
+from llmgw.control.knowledge import Knowledge
 from llmgw.control.loop import Loop
 from llmgw.control.store import Revision, Store
 from llmgw.errors import CatalogInvalid, Stale
@@ -31,9 +33,18 @@ class Proposal:
 class Adoption:
     """Holds the number of the revision that stands; 0 before the first."""
 
-    def __init__(self, store: Store, loop: Loop, journal: Journal, clock: Clock, chance: Chance) -> None:
+    def __init__(
+        self,
+        store: Store,
+        loop: Loop,
+        journal: Journal,
+        clock: Clock,
+        chance: Chance,
+        knowledge: Knowledge | None = None,
+    ) -> None:
+        """`knowledge` looks into the models that are proposed; without it none is looked into."""
         self._store, self._loop, self._journal = store, loop, journal
-        self._clock, self._chance = clock, chance
+        self._clock, self._chance, self._knowledge = clock, chance, knowledge
         self.standing: Revision | None = None
 
     @property
@@ -58,17 +69,21 @@ class Adoption:
                 "alarm", "catalog", f"revision {newest.number} no longer loads: {invalid.said}"
             )
 
-    def plan(self, proposal: Proposal) -> Plan:
+    async def plan(self, proposal: Proposal) -> Plan:
         """What adopting it would do. Raises CatalogInvalid."""
-        return self.rehearse(_load(proposal.files))
+        catalog = _load(proposal.files)
+        await self.look_into(catalog)
+        return self.rehearse(catalog)
 
-    def apply(self, proposal: Proposal, expect: str) -> tuple[int, Plan]:
+    async def apply(self, proposal: Proposal, expect: str) -> tuple[int, Plan]:
         """Adopt it if its plan is still `expect` (a full digest; empty = whatever it is now).
 
         Returns the number of the revision that stands and the plan. What is adopted already stays
         under its number. Raises CatalogInvalid or Stale.
         """
         catalog = _load(proposal.files)
+        await self.look_into(catalog)
+        # From here on nothing is awaited: what stands cannot change between the plan and the adoption.
         plan = self.rehearse(catalog)
         if expect and plan.digest != expect:
             raise Stale(
@@ -102,6 +117,15 @@ class Adoption:
             "catalog", f"revision {revision.number}", f"adopted as {plan.id} by {revision.who or '?'}"
         )
         return revision.number
+
+    async def look_into(self, catalog: Catalog) -> None:
+        """Raises CatalogInvalid where the files of a model that is new say that its engine would refuse it."""
+        if self._knowledge is None:
+            return
+        await self._knowledge.learn(catalog, self.catalog)
+        problems = self._knowledge.problems(catalog, self.catalog)
+        if any(problem.severity == "error" for problem in problems):
+            raise Invalid(problems)
 
     def rehearse(self, catalog: Catalog) -> Plan:
         """What adopting `catalog` would do to the fleet as it is now."""

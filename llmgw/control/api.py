@@ -151,12 +151,12 @@ class Api:
 
     async def _plan(self, request: Request) -> Response:
         body = PlanBody.model_validate_json(request.body)
-        return _dump(Plan, self._adoption.plan(body.proposal()))
+        return _dump(Plan, await self._adoption.plan(body.proposal()))
 
     async def _apply(self, request: Request) -> Response:
         body = PlanBody.model_validate_json(request.body)
         last = self._journal.last
-        number, plan = self._adoption.apply(body.proposal(), body.expect)
+        number, plan = await self._adoption.apply(body.proposal(), body.expect)
         return _json({"revision": number, "event": last, "plan": plan.digest})
 
     async def _gc(self, _: Request) -> Response:

@@ -12,6 +12,7 @@ import pathlib
 from collections.abc import Callable
 from typing import Literal
 
+from llmgw.catalog.hub import Hub
 from llmgw.catalog.model import Catalog
 from llmgw.control.adoption import Adoption
 from llmgw.control.api import Api, nothing_followed
@@ -19,6 +20,7 @@ from llmgw.control.collecting import Collecting
 from llmgw.control.commits import Commits
 from llmgw.control.holding import Rules, leaves_nothing
 from llmgw.control.journal import Journal
+from llmgw.control.knowledge import Bounds, Knowledge
 from llmgw.control.loop import Loop
 from llmgw.control.peers import Peer, Peers
 from llmgw.control.settling import Pace
@@ -37,6 +39,7 @@ from llmgw.planning.actions import Action
 from llmgw.planning.desired import Desired
 from llmgw.planning.ledger import Ledger
 from llmgw.transport.listener import Listener
+from llmgw.transport.ranges import facts_of
 from llmgw.wire import messages
 
 log = logging.getLogger(__name__)
@@ -80,6 +83,8 @@ class Settings:
     heartbeat: float = 5.0
     timers: Timers = dataclasses.field(default_factory=Timers)
     following: Following | None = None
+    hub: Hub = dataclasses.field(default_factory=Hub)
+    bounds: Bounds = dataclasses.field(default_factory=Bounds)
 
 
 async def run(
@@ -133,7 +138,8 @@ class _Plane:
             dispatch=self._dispatch,
             publish=self._publish,
         )
-        self._adoption = Adoption(store, self._loop, self._journal, clock, chance)
+        knowledge = Knowledge(lambda source: facts_of(source, settings.hub), clock, settings.bounds)
+        self._adoption = Adoption(store, self._loop, self._journal, clock, chance, knowledge)
         self._peers = Peers(
             self.epoch,
             lambda: self._adoption.number,

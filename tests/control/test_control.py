@@ -91,7 +91,7 @@ def test_a_plan_of_another_world_is_stale(tmp_path: pathlib.Path) -> None:
     assert "Nothing was changed" in answer["error"]["said"]
     assert plane.adoption.number == 1
     with pytest.raises(Stale):
-        plane.adoption.apply(plane_proposal("qwen"), expected)
+        asyncio.run(plane.adoption.apply(plane_proposal("qwen"), expected))
 
 
 def plane_proposal(name: str) -> Proposal:

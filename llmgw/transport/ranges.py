@@ -1,0 +1,290 @@
+"""The small pieces of a model that say what it is, read where the model lies: a hub, a web server, this machine.
+
+Called by the control plane before it plans a model nobody has planned, and by `llmgw fit`. Reads some
+megabytes of what may be a terabyte, by HTTP Range; gives `catalog` the bytes to understand.
+"""
+
+import asyncio
+import dataclasses
+import json
+import logging
+import pathlib
+import urllib.parse
+from collections.abc import Mapping
+from typing import Protocol
+
+import httpx
+import pydantic
+
+from llmgw.catalog import gguf, gguf_facts, hf_config, safetensors
+from llmgw.catalog.facts import ModelFacts, Tensor, Unusable, Weights, weigh
+from llmgw.catalog.hub import Hub, Listing, Repository, choose, repository
+from llmgw.catalog.sources import Source
+from llmgw.kit.text import safe
+
+_LOOPBACK = ("all://localhost", "all://127.0.0.1", "all://[::1]")
+_ENOUGH = 128 << 10
+"""Bytes of a safetensors file that hold most headers, so that one request is enough."""
+
+
+class CannotRead(Exception):
+    """Why the files that say what a model is could not be read or understood."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Limits:
+    """Seconds and bytes. `headers` = safetensors files of one model that are looked into; beyond, sizes must do."""
+
+    connect: float = 3.0
+    read: float = 5.0
+    total: float = 30.0
+    listing: int = 16 << 20
+    config: int = 4 << 20
+    index: int = 64 << 20
+    headers: int = 64
+    at_once: int = 8
+
+
+class Files(Protocol):
+    """The files of one model: their names with their bytes (0 = not said), and a piece of one."""
+
+    async def sizes(self) -> Mapping[str, int]:
+        """Every file. Raises CannotRead."""
+        ...
+
+    async def read(self, name: str, start: int, length: int) -> bytes:
+        """`length` bytes of `name` from `start`, fewer where it ends. Raises CannotRead."""
+        ...
+
+
+def make_client(limits: Limits) -> httpx.AsyncClient:
+    """A client that takes the environment's proxies for other machines, and none for this one. Raises CannotRead."""
+    for name in ("httpx", "httpcore"):
+        # They log every address whole: a redirect's is a signature that opens the storage.
+        logging.getLogger(name).setLevel(logging.WARNING)
+    try:
+        return httpx.AsyncClient(
+            timeout=httpx.Timeout(limits.read, connect=limits.connect),
+            mounts=dict.fromkeys(_LOOPBACK),
+            headers={"User-Agent": "llmgw", "Accept-Encoding": "identity"},
+            follow_redirects=True,
+            max_redirects=5,
+        )
+    except ValueError as error:
+        raise CannotRead(
+            f"the proxy settings of the environment cannot be used: {safe(str(error))[:200]}"
+        ) from error
+
+
+async def facts_of(source: Source, hub: Hub, limits: Limits | None = None) -> ModelFacts:
+    """What the model at `source` is. Raises CannotRead; takes `limits.total` seconds at most."""
+    limits = limits or Limits()
+    if source.scheme == "file":
+        return await read_facts(OnDisk(pathlib.Path(source.canonical.removeprefix("file://"))), limits)
+    try:
+        async with asyncio.timeout(limits.total), make_client(limits) as client:
+            return await read_facts(_remote(client, source, hub, limits), limits)
+    except TimeoutError as error:
+        raise CannotRead(f"not everything came within {limits.total:g} seconds") from error
+    except httpx.InvalidURL as error:
+        raise CannotRead(safe(str(error))[:200]) from error
+
+
+async def read_facts(files: Files, limits: Limits) -> ModelFacts:
+    """What the model in `files` is. Raises CannotRead."""
+    sizes = await files.sizes()
+    try:
+        if any(name.endswith(".safetensors") for name in sizes) or "config.json" in sizes:
+            return await _from_config(files, sizes, limits)
+        return await _from_gguf(files, sizes)
+    except Unusable as error:
+        raise CannotRead(safe(str(error))) from error
+
+
+async def _from_gguf(files: Files, sizes: Mapping[str, int]) -> ModelFacts:
+    """Of the first part of a model; a model in several parts weighs what they do together."""
+    named = sorted(name for name in sizes if name.lower().endswith(".gguf") and "mmproj" not in name.lower())
+    if not named:
+        raise CannotRead("there is neither a config.json nor a GGUF file")
+    header = await _gguf_header(files, named[0], sizes[named[0]])
+    facts = gguf_facts.facts_of(header)
+    if header.metadata.get("split.count", 1) in (0, 1) or facts.weights is None:
+        return facts
+    whole = sum(sizes[name] for name in named)
+    return dataclasses.replace(facts, weights=dataclasses.replace(facts.weights, total=whole))
+
+
+async def _gguf_header(files: Files, name: str, size: int) -> gguf.Header:
+    data, want = b"", 1 << 20
+    while True:
+        data += await files.read(name, len(data), want - len(data))
+        try:
+            return await asyncio.to_thread(gguf.parse, data, size)
+        except gguf.More as more:
+            if len(data) < want:
+                raise Unusable("the GGUF header ends beyond the file: the file is cut short") from more
+            want = min(max(4 * want, more.need), gguf.LARGEST)
+
+
+async def _from_config(files: Files, sizes: Mapping[str, int], limits: Limits) -> ModelFacts:
+    if "config.json" not in sizes:
+        raise CannotRead("there is no config.json beside the safetensors files")
+    config = safetensors.parsed(await files.read("config.json", 0, limits.config), "config.json")
+    tied = bool(hf_config.language_part(config).get("tie_word_embeddings", False))
+    return hf_config.facts_of(config, await _weights(files, sizes, limits, tied=tied))
+
+
+async def _weights(files: Files, sizes: Mapping[str, int], limits: Limits, *, tied: bool) -> Weights | None:
+    named = await _parts(files, sizes, limits)
+    known = sum(sizes.get(name, 0) for name in named)
+    if not named or len(named) > limits.headers:
+        return Weights(known) if known else None
+    room = asyncio.Semaphore(limits.at_once)
+
+    async def tensors(name: str) -> dict[str, Tensor]:
+        async with room:
+            return await _safetensors_header(files, name)
+
+    found = await asyncio.gather(*map(tensors, named))
+    return weigh({name: tensor for part in found for name, tensor in part.items()}, tied=tied)
+
+
+async def _parts(files: Files, sizes: Mapping[str, int], limits: Limits) -> tuple[str, ...]:
+    """The safetensors files that make the model: what the index names, else all but a second copy of it."""
+    index = "model.safetensors.index.json"
+    if index in sizes:
+        named = safetensors.index(await files.read(index, 0, limits.index)).files
+        return tuple(name for name in named if name in sizes)
+    found = sorted(name for name in sizes if name.endswith(".safetensors") and "/" not in name)
+    return tuple(name for name in found if name.startswith("model")) or tuple(found)
+
+
+async def _safetensors_header(files: Files, name: str) -> dict[str, Tensor]:
+    data = await files.read(name, 0, _ENOUGH)
+    need = safetensors.header_size(data)
+    if need > len(data):
+        data += await files.read(name, len(data), need - len(data))
+    if len(data) < need:
+        raise Unusable(f"{name} is cut short")
+    return safetensors.header(data[:need])
+
+
+# Where files are ------------------------------------------------------------------------------------
+
+
+class OnDisk:
+    """A model on this machine: a directory, or one file."""
+
+    def __init__(self, path: pathlib.Path) -> None:
+        self._root = path if path.is_dir() else path.parent
+        self._only = "" if path.is_dir() else path.name
+
+    async def sizes(self) -> Mapping[str, int]:
+        try:
+            if self._only:
+                return {self._only: (self._root / self._only).stat().st_size}
+            return {entry.name: entry.stat().st_size for entry in self._root.iterdir() if entry.is_file()}
+        except OSError as error:
+            raise CannotRead(f"{self._root / self._only}: {error.strerror}") from error
+
+    async def read(self, name: str, start: int, length: int) -> bytes:
+        try:
+            with (self._root / name).open("rb") as file:
+                file.seek(start)
+                return file.read(length)
+        except OSError as error:
+            raise CannotRead(f"{self._root / name}: {error.strerror}") from error
+
+
+def _remote(client: httpx.AsyncClient, source: Source, hub: Hub, limits: Limits) -> Files:
+    if source.scheme == "hf":
+        return OnHub(client, hub, repository(source), limits)
+    url = source.canonical.partition("#")[0]
+    name = urllib.parse.unquote(urllib.parse.urlsplit(url).path).rsplit("/", 1)[-1]
+    return OneFile(client, name, url)
+
+
+class OneFile:
+    """A model that is one file of a web server. Its size comes with the first piece."""
+
+    def __init__(self, client: httpx.AsyncClient, name: str, url: str) -> None:
+        self._client, self._name, self._url = client, name, url
+
+    async def sizes(self) -> Mapping[str, int]:
+        return {self._name: 0}
+
+    async def read(self, name: str, start: int, length: int) -> bytes:  # noqa: ARG002 - it has one
+        return await piece(self._client, self._url, {}, start, length)
+
+
+class OnHub:
+    """A model that is a repository of a hub, at the commit that its revision names now."""
+
+    def __init__(self, client: httpx.AsyncClient, hub: Hub, at: Repository, limits: Limits) -> None:
+        self._client, self._hub, self._at, self._limits = client, hub, at, limits
+        self._commit = ""
+
+    async def sizes(self) -> Mapping[str, int]:
+        url, limit = self._hub.listing(self._at), self._limits.listing
+        data = await piece(self._client, url, self._hub.credentials, 0, limit, whole=True)
+        try:
+            listing = Listing.model_validate(json.loads(data))
+        except (ValueError, pydantic.ValidationError) as error:
+            raise CannotRead(f"the hub's listing of {self._at.name} cannot be used") from error
+        self._commit = urllib.parse.quote(listing.sha, safe="")
+        chosen = choose(tuple(each.rfilename for each in listing.siblings), self._at.files)
+        if not chosen:
+            raise CannotRead(
+                f"no file of {self._at.name}@{self._at.revision} matches {self._at.files or 'a model'}"
+            )
+        return {each.rfilename: each.length or 0 for each in listing.siblings if each.rfilename in chosen}
+
+    async def read(self, name: str, start: int, length: int) -> bytes:
+        url = self._hub.file(self._at, self._commit, name)
+        return await piece(self._client, url, self._hub.credentials, start, length)
+
+
+async def piece(
+    client: httpx.AsyncClient,
+    url: str,
+    credentials: Mapping[str, str],
+    start: int,
+    length: int,
+    *,
+    whole: bool = False,
+) -> bytes:
+    """`length` bytes at `start` of what `url` names, fewer where it ends; `whole`: all of it, at most `length`.
+
+    Credentials stay behind when a redirect leads to another origin. Raises CannotRead.
+    """
+    if length <= 0:
+        return b""
+    headers = dict(credentials) if whole else {**credentials, "Range": f"bytes={start}-{start + length - 1}"}
+    host = urllib.parse.urlsplit(url).netloc
+    try:
+        async with client.stream("GET", url, headers=headers) as response:
+            if response.status_code == 416:
+                return b""
+            if response.status_code not in (200, 206):
+                raise CannotRead(f"{host} answered {response.status_code}")
+            if response.status_code == 200 and start:
+                raise CannotRead(f"{host} serves no ranges")
+            if response.status_code == 206 and not _begins(response, start):
+                raise CannotRead(f"{host} answered with another range than the one asked for")
+            return await _bounded(response, length)
+    except httpx.HTTPError as error:
+        raise CannotRead(f"{host}: {safe(str(error))[:200] or type(error).__name__}") from error
+
+
+def _begins(response: httpx.Response, start: int) -> bool:
+    return str(response.headers.get("content-range", "")).startswith(f"bytes {start}-")
+
+
+async def _bounded(response: httpx.Response, length: int) -> bytes:
+    """The first `length` bytes of the body; the rest is not waited for."""
+    data = bytearray()
+    async for chunk in response.aiter_raw():
+        data += chunk
+        if len(data) >= length:
+            break
+    return bytes(data[:length])
