@@ -18,6 +18,7 @@ from llmgw.errors import LlmgwError
 
 VERBS: dict[str, str] = {
     "up": "Everything in one process on this machine: the way to try it.",
+    "init": "Begin a catalog repository: an example, settings for editors, hooks.",
     "validate": "Check a catalog, offline.",
     "fmt": "Lay out catalog files in the one way.",
     "plan": "Show what would happen, in order, and why.",
