@@ -28,13 +28,24 @@ _SUBMODULE = "160000"
 _SHOWN = 20
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Commit:
+    """A commit, its tree `below` a directory, who wrote it and the first line of what they said."""
+
+    commit: str = ""
+    below: str = ""
+    tree: str = ""
+    who: str = ""
+    message: str = ""
+
+
 class Commits:
     """The YAML files below `path` in the commit that `ref` names."""
 
     def __init__(self, path: pathlib.Path, ref: str = "HEAD") -> None:
         self._path, self._ref = path, ref
         self._blobs: dict[str, bytes] = {}
-        self._about = ("", "", "")
+        self._last = _Commit()
 
     @property
     def said(self) -> str:
@@ -45,11 +56,11 @@ class Commits:
         top, below = self._where()
         ref = self._meant(top)
         commit = self._name(top, f"{ref}^{{commit}}", f"there is no commit {ref}")
-        tree = self._name(top, f"{commit}:{below}", f"commit {commit[:12]} has no {below}/")
-        if commit != self._about[0]:
-            self._about = (commit, *_author(self._git(top, "cat-file", "commit", commit)))
-        _, who, message = self._about
-        return Tree(tree, "", commit[:12], who, message, self._dirty(top, below))
+        if (commit, below) != (self._last.commit, self._last.below):
+            tree = self._name(top, f"{commit}:{below}", f"commit {commit[:12]} has no {below}/")
+            self._last = _Commit(commit, below, tree, *_author(self._git(top, "cat-file", "commit", commit)))
+        last = self._last
+        return Tree(last.tree, "", commit[:12], last.who, last.message, self._dirty(top, below))
 
     def read(self, tree: Tree) -> Mapping[str, bytes]:
         """The files of `tree`, by their names in the repository. Raises Unreadable."""
@@ -70,7 +81,7 @@ class Commits:
         """Where git writes when a ref moves."""
         try:
             top, _ = self._where()
-            own, common = self._directories(top)
+            own, common = _directories(top)
         except Unreadable:
             return frozenset()
         heads = frozenset({"HEAD", "packed-refs", "index", *(name.partition("/")[0] for name in _MEANT)})
@@ -92,16 +103,11 @@ class Commits:
         below = pathlib.Path(os.path.realpath(self._path)).relative_to(top).as_posix()
         return top, "" if below == "." else below
 
-    def _directories(self, top: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
-        """The git directory of this work tree, and the one that all work trees share."""
-        own, common = self._git(top, "rev-parse", "--git-dir", "--git-common-dir").splitlines()
-        return top / own, top / common
-
     def _meant(self, top: pathlib.Path) -> str:
         """The ref to read: in the middle of a rebase or a bisection, the branch that it began on."""
         if self._ref != "HEAD":
             return self._ref
-        own, _ = self._directories(top)
+        own, _ = _directories(top)
         for name in _MEANT:
             try:
                 branch = (own / name).read_text().strip()
@@ -212,6 +218,18 @@ def _blobs(said: bytes) -> Iterator[tuple[str, bytes]]:
         size = int(rest[0])
         yield name, said[end + 1 : end + 1 + size]
         at = end + 2 + size
+
+
+def _directories(top: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
+    """The git directory of a work tree, and the one that all its work trees share. Raises Unreadable."""
+    own = top / ".git"
+    try:
+        if own.is_file():
+            own = top / own.read_text().removeprefix("gitdir:").strip()
+        shared = own / "commondir"
+        return own, own / shared.read_text().strip() if shared.exists() else own
+    except OSError as error:
+        raise Unreadable(f"cannot read {own}: {error.strerror}") from error
 
 
 def _author(commit: str) -> tuple[str, str]:

@@ -12,10 +12,11 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from llmgw.control.holding import Hold, Rules, leaves_nothing
 from llmgw.control.settling import Pace
 from llmgw.control.watch import Source, Watch
-from llmgw.kit.clock import Clock, SystemClock
+from llmgw.kit.clock import SystemClock
 from llmgw.kit.tasks import Tasks
 from llmgw.planning.actions import Stop
-from tests.control.plane import Plane
+from llmgw.planning.plan import Plan
+from tests.control.plane import Plane, Ticking
 
 PACE = Pace(settle=0.75, rescan=5.0, patience=60.0)
 FAST = Pace(settle=0.03, rescan=0.3, patience=60.0)
@@ -31,9 +32,10 @@ class Followed:
         rules: Rules,
         *,
         pace: Pace = PACE,
-        clock: Clock | None = None,
+        plane: Plane | None = None,
+        guards: Callable[[Plan], str] = leaves_nothing,
     ) -> None:
-        self.plane = Plane(state)
+        self.plane = plane or Plane(state)
         self.plane.adoption.resume()
         self.watch = Watch(
             source,
@@ -42,8 +44,8 @@ class Followed:
             self.plane.adoption,
             self.plane.store,
             self.plane.journal,
-            clock or self.plane.clock,
-            guards=leaves_nothing,
+            self.plane.clock,
+            guards=guards,
         )
 
     def settles(self) -> None:
@@ -89,7 +91,7 @@ async def live(
     state: pathlib.Path, source: Source, rules: Rules, pace: Pace = FAST
 ) -> AsyncIterator[Followed]:
     """A watch that runs by itself until the block ends; what fails in it fails the test."""
-    followed = Followed(state, source, rules, pace=pace, clock=SystemClock())
+    followed = Followed(state, source, rules, pace=pace, plane=Plane(state, clock=Ticking()))
     tasks = Tasks()
     watching = tasks.start("watch", followed.watch.run(tasks))
     try:

@@ -17,6 +17,7 @@ from llmgw.fleet.expiry import Timers
 from llmgw.fleet.routes import Routes
 from llmgw.fleet.world import Fleet
 from llmgw.kit.chance import seeded
+from llmgw.kit.clock import SystemClock
 from llmgw.planning.actions import Action
 from llmgw.planning.desired import Desired
 from llmgw.planning.ledger import Ledger
@@ -52,11 +53,28 @@ class Clock:
         return datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(seconds=self.at)
 
 
+class Ticking(Clock):
+    """The clock of this machine, where things happen by themselves."""
+
+    def now(self) -> float:
+        return SystemClock().now()
+
+    def wall(self) -> datetime.datetime:
+        return SystemClock().wall()
+
+
 class Plane:
     """The parts, wired as `serve` wires them; what was sent and published is kept."""
 
-    def __init__(self, root: pathlib.Path, *, roster: frozenset[str] = frozenset()) -> None:
-        self.clock = Clock()
+    def __init__(
+        self,
+        root: pathlib.Path,
+        *,
+        roster: frozenset[str] = frozenset(),
+        clock: Clock | None = None,
+        timers: Timers | None = None,
+    ) -> None:
+        self.clock = clock or Clock()
         self.sent: list[Action] = []
         self.published: list[Routes] = []
         self.commands: list[messages.Command] = []
@@ -67,7 +85,7 @@ class Plane:
             desired=Desired(),
             fleet=Fleet(since=self.clock.now(), roster=roster),
             ledger=Ledger(),
-            timers=Timers(),
+            timers=timers or Timers(),
             clock=self.clock,
             chance=seeded(1),
             journal=self.journal,

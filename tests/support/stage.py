@@ -113,7 +113,11 @@ class Stage(contextlib.AbstractContextManager["Stage"]):
         (self.repository / "catalog" / "small.yaml").write_text(PROFILE.format(length=length))
 
     def model(self, name: str, **fields: Any) -> None:
-        """Write a model document; `fields` as they stand in YAML. JSON is YAML."""
+        """Write a model document; `fields` as they stand in YAML."""
+        (self.repository / "catalog" / f"{name}.yaml").write_text(self.document(name, **fields))
+
+    def document(self, name: str, **fields: Any) -> str:
+        """A model document. JSON is YAML."""
         document = {
             "kind": "model",
             "name": name,
@@ -122,8 +126,7 @@ class Stage(contextlib.AbstractContextManager["Stage"]):
             "profiles": ["small"],
             **fields,
         }
-        lines = [f"{key}: {json.dumps(value)}\n" for key, value in document.items()]
-        (self.repository / "catalog" / f"{name}.yaml").write_text("".join(lines))
+        return "".join(f"{key}: {json.dumps(value)}\n" for key, value in document.items())
 
     def source(self, model: str) -> str:
         """Where the weights of a model are fetched from."""
@@ -145,11 +148,11 @@ class Stage(contextlib.AbstractContextManager["Stage"]):
 
     # --- the processes -------------------------------------------------------------------------
 
-    def control(self) -> Process:
-        """Start the control plane."""
+    def control(self, *more: str) -> Process:
+        """Start the control plane, with these options too."""
         timers = [word for name, value in self.timers.items() for word in ("--timer", f"{name}={value}")]
         options = ("--listen", self.server_address, "--heartbeat", HEARTBEAT)
-        return self.processes.llmgw("control", "serve", *options, *self._state("control"), *timers)
+        return self.processes.llmgw("control", "serve", *options, *self._state("control"), *timers, *more)
 
     def agent(self, name: str) -> Process:
         """Start an agent; started again under the same name, it is the same node."""
