@@ -72,10 +72,11 @@ def _recall(
             continue
         for failure in node.failures:
             key, at = (failure.model, failure.generation), node.since - failure.age
-            if key in troubles and troubles[key].failures >= failure.count:
+            known = troubles.get(key, Trouble(0, at, failure.reason, at=at))
+            if known.failures >= failure.count:
                 continue
-            until = at + delays.delay(failure.count, chance)
-            troubles[key] = Trouble(failure.count, until, failure.reason, at=at)
+            until = max(known.until, at + delays.delay(failure.count, chance))
+            troubles[key] = Trouble(failure.count, until, failure.reason, at=max(known.at, at))
             charged |= {
                 r.id for r in view.replicas.values() if (r.model, r.generation) == key and _broke_by(r, at)
             }

@@ -64,6 +64,19 @@ def test_what_was_forgiven_is_not_remembered_again() -> None:
     assert trouble.until > story.now
 
 
+def test_an_old_memory_shortens_no_delay() -> None:
+    """A node that remembers more failures, all long ago, does not make the newest one forgotten."""
+    story = served(1, nodes=1)
+    ((key, shard),) = story.fleet.shards.items()
+    story.says(key, "failed", reason="exit 1").decides()
+    (trouble,) = story.ledger.troubles.values()
+    many = Failure(shard.spec.model, shard.spec.generation, 9, 2000.0, "exit 1")
+    story.hears(events.Registered(a_node("n1"), failures=(many,))).decides()
+    (later,) = story.ledger.troubles.values()
+    assert later.failures == 9
+    assert later.until >= trouble.until
+
+
 def test_a_replica_that_was_given_up_and_came_back_can_fail_again() -> None:
     """An assignment confirmed too late was one failure; when its engine then fails, that is another."""
     story = Story(a_node("n0"), catalog=a_catalog(a_model()))

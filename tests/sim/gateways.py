@@ -28,6 +28,10 @@ class Backends(Protocol):
         """The engine that answers at an endpoint, or None if nothing serves there."""
         ...
 
+    def whole(self, replica: str) -> bool:
+        """Whether every rank of a replica does its part."""
+        ...
+
     def adopting(self, gateway: "Gateway", routes: Routes) -> None:
         """A gateway is about to serve by a newer table."""
         ...
@@ -129,7 +133,7 @@ class Gateway:
 
     def _answered(self, request: Request) -> None:
         self.requests.remove(request)
-        if request.engine.ready:
+        if self._world.whole(request.replica):
             self.green[request.replica] = self.clock.now
         draining = any(e.draining and e.replica == request.replica for e in self.routes.endpoints)
         if draining and not self.in_flight(request.replica):

@@ -116,6 +116,8 @@ class Oracle:
             case events.Registered():
                 self._life.heard.add(event.info.id)
                 self._world.spoke(event.info.id)
+                # A new agent finds a hanging engine alive, and has to see again that it hangs.
+                self._life.failed -= {s.replica for _, s in event.shards if s.state == "ready"}
                 self._statuses(control, tuple(status for _, status in event.shards))
             case events.GatewaySeen():
                 self._life.gateways.add(event.gateway)
@@ -137,8 +139,10 @@ class Oracle:
             self._later_gone(shard.spec)
             if status.replica not in control.ledger.drains and status.replica not in self._stopped:
                 counted[shard.spec.model, shard.spec.generation] = self._now - status.age
+        wanted = scenario.current(self._world.disk.catalog)
         for key, at in counted.items():
-            self._count(control, key, at)
+            if key[1] in wanted.get(key[0], ()):
+                self._count(control, key, at)
 
     def _count(self, control: "Control", key: tuple[str, str], at: float) -> None:
         tries = self._life.tries.setdefault(key, Tries())
@@ -155,16 +159,15 @@ class Oracle:
         return any(
             engine.spec.generation == generation
             and engine.ready_at is not None
-            and self._now - engine.ready_at >= enough
-            for machine in self._world.machines.values()
-            for engine in machine.engines.values()
+            and min(self._now, engine.free_at) - engine.ready_at >= enough
+            for engine in self._world.engines()
         )
 
     def _later_gone(self, spec: ShardSpec) -> None:
         """S7: look again once things were calm for long enough."""
 
         def check() -> None:
-            for peer in spec.peers:
+            for peer in spec.peers if spec.replica in self._life.failed else ():
                 calm = self._world.calm_since(peer.node)
                 engine = self._world.engine((spec.replica, peer.rank))
                 if engine is None or not engine.alive:
@@ -253,8 +256,10 @@ class Oracle:
         known = replica in self._routed and replica not in self._life.failed | self._stopped
         if not engines or not known or not self._life.gateways:
             return
-        if any(self._world.silence(e.spec.node) >= control.timers.lost - SLACK for e in engines):
+        lost = any(self._world.silence(e.spec.node) >= control.timers.lost - SLACK for e in engines)
+        if lost and replica not in self._life.draining:
             self._not_green(control, action)
+        if lost:
             return
         self._require(
             replica in self._life.draining,

@@ -10,7 +10,7 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from llmgw.agent.core import Launch
 from llmgw.catalog.model import Catalog
@@ -321,6 +321,10 @@ class World:
         """The newest engine of a shard, dead or alive."""
         return self._engines.get(key)
 
+    def engines(self) -> Iterable[Engine]:
+        """The newest engine of every shard that was ever executed."""
+        return self._engines.values()
+
     def serving_replica(self, replica: str) -> list[Engine]:
         """The engines of a replica that truly serves, in rank order; empty if it does not."""
         head = self._engines.get((replica, 0))
@@ -343,6 +347,10 @@ class World:
         """The engine that answers at an endpoint, or None if nothing serves there."""
         engines = self.serving_replica(endpoint.replica)
         return engines[0] if engines else None
+
+    def whole(self, replica: str) -> bool:
+        """Whether every rank of a replica does its part."""
+        return bool(self.serving_replica(replica))
 
     # --- who watches --------------------------------------------------------------------------
 
