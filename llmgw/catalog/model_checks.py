@@ -13,6 +13,7 @@ from llmgw.catalog.divisibility import findings
 from llmgw.catalog.facts import ModelFacts
 from llmgw.catalog.memory import estimate, physical
 from llmgw.catalog.model import Catalog, Model, Place, Profile
+from llmgw.catalog.rules import TENSOR
 from llmgw.kit.units import show_memory
 
 
@@ -31,10 +32,9 @@ def _problems(catalog: Catalog, model: Model, profile: Profile, facts: ModelFact
     where = f"profile/{profile.name}"
     asked = Related(_spot(catalog, f"model/{model.name}", "source"), f"{model.name} is the model")
     for finding in findings(facts, profile):
-        said = f"{profile.engine} cannot run {model.name} like this: {finding.said}"
-        if finding.warning:
-            said = f"{model.name}: {finding.said}"
-        yield Diagnostic(finding.code, said, _spot(catalog, where, finding.field), finding.help, (asked,))
+        cannot = "" if finding.warning else f"{profile.engine} cannot run "
+        said = f"{cannot}{model.name}{' like this' if cannot else ''}: {finding.said}"
+        yield Diagnostic(finding.code, said, _degree(catalog, where, finding.field), finding.help, (asked,))
     short = _shortage(facts, profile)
     if short:
         field = "gpu" if profile.gpus_per_node else "cpu"
@@ -52,6 +52,12 @@ def _shortage(facts: ModelFacts, profile: Profile) -> str:
         f"{show_memory(found.short)} short of one sequence of {found.length} tokens on {what}"
         f" of {show_memory(card)} (estimated; see llmgw fit)"
     )
+
+
+def _degree(catalog: Catalog, where: str, field: str) -> Spot:
+    """The field, or the number of GPUs that it follows from where it was left out."""
+    written = field if (where, field) in catalog.places else "gpus_per_node"
+    return _spot(catalog, where, written if field == TENSOR else field)
 
 
 def _spot(catalog: Catalog, what: str, field: str) -> Spot:

@@ -21,6 +21,7 @@ VERBS: dict[str, str] = {
     "init": "Begin a catalog repository: an example, settings for editors, hooks.",
     "validate": "Check a catalog, offline.",
     "fmt": "Lay out catalog files in the one way.",
+    "fit": "Would a model fit on a profile, before anything is in the catalog?",
     "plan": "Show what would happen, in order, and why.",
     "apply": "Plan, show, ask, apply, follow.",
     "status": "One screen: what stands, what is outstanding, who is there.",

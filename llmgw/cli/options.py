@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from llmgw.fleet.expiry import Timers
-from llmgw.kit.units import seconds
+from llmgw.kit.units import seconds, size
 
 SERVER = "127.0.0.1:7600"
 
@@ -71,6 +71,20 @@ class Duration(click.ParamType[float]):
             return value
         try:
             return seconds(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class Size(click.ParamType[int]):
+    """`80GiB`, `512MiB`: bytes."""
+
+    name = "SIZE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        try:
+            return size(str(value))
         except ValueError as error:
             self.fail(str(error), param, ctx)
 

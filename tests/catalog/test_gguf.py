@@ -19,7 +19,6 @@ from llmgw.catalog.gguf import (
     Header,
     More,
     parse,
-    parse_growing,
 )
 from llmgw.catalog.gguf_facts import facts_of
 from tests.support import scripted_model

@@ -188,11 +188,12 @@ def _honest(asked: Asked, answer: Answer, file: bytes) -> tuple[int, dict[str, s
     fresh = asked.headers.get("if-range", headers["etag"]) == headers["etag"]
     if not answer.ranges or not wanted.startswith("bytes=") or not fresh:
         return 200, headers | {"content-length": str(len(file))}, file
-    first = int(wanted.removeprefix("bytes=").rstrip("-"))
+    begins, _, ends = wanted.removeprefix("bytes=").partition("-")
+    first, last = int(begins), min(int(ends or len(file)), len(file) - 1)
     if first >= len(file):
         return 416, headers | {"content-length": "0", "content-range": f"bytes */{len(file)}"}, b""
-    body = file[first:]
-    said = f"bytes {first}-{len(file) - 1}/{len(file)}"
+    body = file[first : last + 1]
+    said = f"bytes {first}-{last}/{len(file)}"
     return 206, headers | {"content-length": str(len(body)), "content-range": said}, body
 
 

@@ -1,0 +1,154 @@
+"""The answer of `llmgw fit` as lines and as JSON. Pure: the sums that people read add up as they are shown."""
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+
+from llmgw.catalog.fitting import Fit
+from llmgw.catalog.memory import GIB, Estimate
+from llmgw.kit.text import safe
+
+_MIB = 1 << 20
+_SHOWN_OTHERS = 3
+
+
+def fit_lines(fit: Fit) -> Iterator[str]:
+    """The sum, the verdict, and what would do."""
+    for finding in fit.findings:
+        level = "warning" if finding.warning else "error"
+        yield f"{level}[{finding.code}]: {safe(finding.said)}"
+        if finding.help:
+            yield f"  help: {safe(finding.help)}"
+    if fit.estimate is None:
+        yield "size unknown: the files do not say how large the weights or the layers are"
+        return
+    yield from _sum(fit, fit.estimate)
+    yield _verdict(fit, fit.estimate)
+    way_out = _way_out(fit, fit.estimate)
+    if way_out:
+        yield way_out
+    for note in fit.estimate.notes:
+        yield f"note: {note}"
+
+
+def _sum(fit: Fit, found: Estimate) -> Iterator[str]:
+    """What is exact first, then what is estimated, then what there is."""
+    where = "per card" if fit.profile.gpus_per_node else "per shard"
+    exact, guessed = (
+        [term for term in found.terms if term.basis == basis] for basis in ("exact", "estimate")
+    )
+    names = [*(term.name for term in exact), _what(fit, found), *(term.name for term in guessed)]
+    sizes = [*(term.size for term in exact), found.sequence, *(term.size for term in guessed)]
+    unit, name = _unit(sum(sizes))
+    shown = tenths(sizes, unit)
+    parts = [f"{_shown(size)} {what}" for size, what in zip(shown, names, strict=True)]
+    first = len(exact) + 1
+    parts[first] = f"(estimated) {parts[first]}"
+    yield f"{where}: {' + '.join(parts)} = {_shown(sum(shown))} {name}"
+    budget = f"of {_shown(_down(found.budget, unit))} {name}"
+    if found.share != 1.0:
+        budget += (
+            f" ({found.card / unit:.2f} x {found.share:.2f}, which {fit.profile.engine} takes in any case)"
+        )
+    yield " " * (len(where) + 2) + budget
+
+
+def _what(fit: Fit, found: Estimate) -> str:
+    slots = dict(fit.profile.args).get("parallel", 1) if fit.profile.engine == "llamacpp" else 1
+    return f"for {slots if slots != 1 else 'one'} {found.length:,}-token sequence{'' if slots == 1 else 's'}"
+
+
+def _verdict(fit: Fit, found: Estimate) -> str:
+    if fit.refused:
+        return f"does not run: {fit.profile.engine} would refuse it."
+    unit, name = _unit(sum(term.size for term in found.terms) + found.sequence)
+    if not found.fits:
+        needed = sum(tenths([*(term.size for term in found.terms), found.sequence], unit))
+        short = max(1, needed - _down(found.budget, unit))
+        return f"does not fit: {_shown(short)} {name} short."
+    spare = _shown(_down(found.room - found.sequence, unit))
+    at_a_time = (
+        f"; KV for {found.concurrency:.1f} x {found.length:,} tokens"
+        if fit.profile.engine != "llamacpp"
+        else ""
+    )
+    return f"fits: {spare} {name} to spare{at_a_time}."
+
+
+def _way_out(fit: Fit, found: Estimate) -> str:
+    """`fits with --max-model-len N, or --profile P (then 14.5 x 32,768)`, where there is a way."""
+    if fit.fits or (fit.refused and not fit.others):
+        return ""
+    ways = [f"--max-model-len {found.longest}"] if not fit.refused and found.longest else []
+    ways += [
+        f"--profile {safe(other.name)} (then {other.concurrency:.1f} x {found.length:,})"
+        for other in fit.others[:_SHOWN_OTHERS]
+    ]
+    return f"fits with {', or '.join(ways)}" if ways else "no other profile of this catalog is large enough"
+
+
+def tenths(sizes: Sequence[int], unit: int) -> list[int]:
+    """`sizes` in tenths of `unit`, rounded so that they add up to their sum rounded up."""
+    exact = [10 * size / unit for size in sizes]
+    found = [math.floor(value) for value in exact]
+    missing = math.ceil(round(sum(exact), 6)) - sum(found)
+    largest = sorted(range(len(exact)), key=lambda index: found[index] - exact[index])
+    for index in largest[:missing]:
+        found[index] += 1
+    return found
+
+
+def _down(size: int, unit: int) -> int:
+    return math.floor(10 * size / unit)
+
+
+def _unit(size: int) -> tuple[int, str]:
+    return (GIB, "GiB") if size >= GIB else (_MIB, "MiB")
+
+
+def _shown(tenth: int) -> str:
+    return f"{tenth // 10}.{tenth % 10}" if tenth >= 0 else f"-{_shown(-tenth)}"
+
+
+def fit_json(fit: Fit, source: str) -> str:
+    """The answer as one JSON document. Sizes in bytes."""
+    found = fit.estimate
+    document = {
+        "kind": "llmgw.fit",
+        "format_version": "1.0",
+        "source": source,
+        "profile": fit.profile.name,
+        "engine": fit.profile.engine,
+        "fits": fit.fits,
+        "findings": [
+            {"code": each.code, "field": each.field, "said": each.said, "help": each.help}
+            for each in fit.findings
+        ],
+        "memory": _memory(found) if found is not None else None,
+        "fits_with": {
+            "max_model_len": found.longest
+            if found is not None and not fit.fits and not fit.refused
+            else None,
+            "profiles": [
+                {"name": other.name, "concurrency": round(other.concurrency, 2)} for other in fit.others
+            ],
+        },
+    }
+    return json.dumps(document, indent=2)
+
+
+def _memory(found: Estimate) -> dict[str, object]:
+    return {
+        "card": found.card,
+        "share": found.share,
+        "budget": found.budget,
+        "terms": [{"name": term.name, "size": term.size, "basis": term.basis} for term in found.terms],
+        "room": found.room,
+        "token": found.token,
+        "sequence": found.sequence,
+        "length": found.length,
+        "longest": found.longest,
+        "short": max(0, found.short),
+        "concurrency": round(found.concurrency, 2),
+        "notes": list(found.notes),
+    }
