@@ -7,7 +7,7 @@ turns it into the catalog.
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
-from llmgw.catalog.documents import AnyProfile, ModelDocument
+from llmgw.catalog.documents import ModelDocument
 from llmgw.catalog.reading import Written
 
 
@@ -29,11 +29,6 @@ class Book:
             if isinstance(item.document, ModelDocument):
                 yield item, item.document
 
-    def profile_documents(self) -> Iterator[tuple[Written, AnyProfile]]:
-        for item in self.written:
-            if item.document is not None and not isinstance(item.document, ModelDocument):
-                yield item, item.document
-
     def model_called(self, name: str) -> str | None:
         """The model that a name or an alias stands for."""
         if name in self.models:
@@ -49,19 +44,10 @@ def book(written: Sequence[Written]) -> Book:
     for item in written:
         if item.kind and item.name:
             (models if item.kind == "model" else profiles).setdefault(item.name, item)
-        for index, alias in enumerate(aliases_of(item)):
+        for index, alias in enumerate(item.aliases):
             aliases.setdefault(alias, (item, index))
     unread = [item for item in written if not (item.kind and item.name) and not _empty(item)]
     return Book(written, models, profiles, aliases, unread)
-
-
-def aliases_of(item: Written) -> Sequence[str]:
-    """The aliases of a model, read even from a document that is wrong elsewhere."""
-    data = item.tree.value
-    if item.kind != "model" or not isinstance(data, dict):
-        return ()
-    found = data.get("aliases")
-    return [alias for alias in found if isinstance(alias, str)] if isinstance(found, list) else ()
 
 
 def _empty(item: Written) -> bool:

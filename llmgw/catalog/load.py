@@ -8,6 +8,7 @@ the file system, in `read`.
 import contextlib
 import dataclasses
 import gc
+import os
 import pathlib
 import stat
 from collections.abc import Iterator, Mapping, Sequence
@@ -161,49 +162,55 @@ def snapshot(path: pathlib.Path, *, prefix: str = "") -> tuple[dict[str, bytes],
 
 def _walk(root: pathlib.Path) -> Iterator[tuple[str, bytes | str]]:
     """The name of each YAML file below `root`, with its bytes or with the reason why there are none."""
-    waiting = [root]
+    waiting = [(str(root), "")]
     while waiting:
-        directory = waiting.pop()
+        directory, prefix = waiting.pop()
         try:
-            entries = [entry for entry in directory.iterdir() if not entry.name.startswith(".")]
+            with os.scandir(directory) as listing:
+                entries = [entry for entry in listing if not entry.name.startswith(".")]
         except OSError as error:
-            yield _name(directory, root), f"cannot list this directory: {error.strerror}"
+            yield prefix.rstrip("/") or ".", f"cannot list this directory: {error.strerror}"
             continue
         for entry in entries:
             found = _look(entry, root)
-            if isinstance(found, pathlib.Path):
-                waiting.append(found)
+            if found is _DIRECTORY:
+                waiting.append((entry.path, f"{prefix}{entry.name}/"))
             elif found is not None:
-                yield _name(entry, root), found
+                yield prefix + entry.name, found
 
 
-def _name(entry: pathlib.Path, root: pathlib.Path) -> str:
-    return entry.relative_to(root).as_posix()
+_DIRECTORY = "directory"
 
 
-def _look(entry: pathlib.Path, root: pathlib.Path) -> pathlib.Path | bytes | str | None:
-    """A directory to walk, the bytes of a YAML file, why there are none, or None for what is no YAML."""
+def _look(entry: os.DirEntry[str], root: pathlib.Path) -> bytes | str | None:
+    """_DIRECTORY, the bytes of a YAML file, why there are none, or None for what is no YAML."""
     try:
-        mode = entry.stat().st_mode
         is_link = entry.is_symlink()
-        if stat.S_ISDIR(mode):
-            return "a link to a directory is not followed" if is_link else entry
-        if entry.suffix.lower() not in (".yaml", ".yml"):
+        if entry.is_dir():
+            return "a link to a directory is not followed" if is_link else _DIRECTORY
+        if not entry.name.lower().endswith((".yaml", ".yml")):
             return None
-        if is_link and not entry.resolve().is_relative_to(root.resolve()):
+        if is_link and not pathlib.Path(entry.path).resolve().is_relative_to(root.resolve()):
             return "this link leads out of the catalog"
-        return _bytes(entry, mode)
+        return _bytes(entry.path) if entry.name.isprintable() else "this file name cannot be printed"
     except OSError as error:
         return f"cannot read this file: {error.strerror}"
 
 
-def _bytes(entry: pathlib.Path, mode: int) -> bytes | str:
-    if not stat.S_ISREG(mode):
+def _bytes(path: str) -> bytes | str:
+    """What is in a file, at most a byte more than is allowed."""
+    if not stat.S_ISREG(os.stat(path).st_mode):
         return "this is no regular file"
-    if not entry.name.isprintable():
-        return "this file name cannot be printed"
-    with entry.open("rb") as file:
-        return file.read(MAX_BYTES + 1)
+    # It may have become a pipe since: opening that must not wait for a writer.
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        size = min(os.fstat(fd).st_size, MAX_BYTES) + 1
+        data = os.read(fd, size)
+        while len(data) <= MAX_BYTES and (more := os.read(fd, size)):
+            data += more
+        return data
+    finally:
+        os.close(fd)
 
 
 def _unreadable(name: str, said: str) -> Diagnostic:

@@ -22,11 +22,15 @@ KINDS = ("model", "profile")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Written:
-    """One file as far as it could be understood. `document` is None where it broke a rule of its schema."""
+    """One file as far as it could be understood. `document` is None where it broke a rule of its schema.
+
+    Kind, name and aliases are read even from a document that is wrong elsewhere: others refer to them.
+    """
 
     tree: Tree
     kind: str = ""
     name: str = ""
+    aliases: tuple[str, ...] = ()
     document: AnyDocument | None = None
 
     @property
@@ -52,7 +56,9 @@ def read(tree: Tree) -> tuple[Written, list[Diagnostic]]:
 
 def _read_mapping(tree: Tree, data: dict[str, object]) -> tuple[Written, list[Diagnostic]]:
     name = data.get("name")
-    written = Written(tree, _known(data.get("kind"), KINDS), name if isinstance(name, str) else "")
+    kind = _known(data.get("kind"), KINDS)
+    aliases = _texts(data.get("aliases")) if kind == "model" else ()
+    written = Written(tree, kind, name if isinstance(name, str) else "", aliases)
     if not written.kind:
         return written, [_unknown(written, "E201", "kind", data, KINDS)]
     engine = _known(data.get("engine"), tuple(PROFILES))
@@ -60,9 +66,13 @@ def _read_mapping(tree: Tree, data: dict[str, object]) -> tuple[Written, list[Di
         return written, [_unknown(written, "E202", "engine", data, tuple(PROFILES))]
     document: type[AnyDocument] = PROFILES[engine] if written.kind == "profile" else ModelDocument
     try:
-        return Written(tree, written.kind, written.name, document.model_validate(data)), []
+        return Written(tree, kind, written.name, aliases, document.model_validate(data)), []
     except ValidationError as error:
         return written, list(_problems(written, document, error.errors(include_url=False)))
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
 
 
 def _known(value: object, known: tuple[str, ...]) -> str:

@@ -5,7 +5,7 @@ Called by `checks`, with the whole book but for names that stand twice in one li
 
 from collections.abc import Iterator
 
-from llmgw.catalog.book import Book, aliases_of
+from llmgw.catalog.book import Book
 from llmgw.catalog.diagnostics import Diagnostic, Related
 from llmgw.catalog.documents import ModelDocument
 from llmgw.catalog.reading import Written
@@ -55,7 +55,7 @@ def name_twice(everything: Book) -> Iterator[Diagnostic]:
 def alias_twice(everything: Book) -> Iterator[Diagnostic]:
     """E304: an alias that is another alias or a model's name."""
     for item in everything.written:
-        for index, alias in enumerate(aliases_of(item)):
+        for index, alias in enumerate(item.aliases):
             owner, at = everything.aliases[alias]
             if alias in everything.models:
                 model = everything.models[alias]

@@ -141,11 +141,12 @@ def _digest(value: Model | Profile) -> str:
     if isinstance(value, Model):
         found["source"] = value.source.canonical
         if "scaling" in found:
-            found["scaling"] = dataclasses.astuple(value.scaling)
-    text = json.dumps(found, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
+            scaling = value.scaling
+            found["scaling"] = (scaling.min, scaling.max, scaling.target_in_flight)
+    return hashlib.sha256(_CANONICAL.encode(found).encode()).hexdigest()
 
 
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 _FIELDS = {
     Model: [(field.name, field.default) for field in dataclasses.fields(Model) if field.name != "fallbacks"],
     Profile: [(field.name, field.default) for field in dataclasses.fields(Profile)],
