@@ -33,12 +33,12 @@ def run(
         cluster=cluster,
         heartbeat=heartbeat,
         timers=read_timers(timers),
-        following=_following(catalog, watch, sync, ref, Pace(settle, rescan)),
+        following=following(catalog, watch, sync, ref, Pace(settle, rescan)),
     )
     run_until_signal(lambda: control.run(settings))
 
 
-def _following(
+def following(
     path: pathlib.Path | None,
     watch: Literal["commits", "files", "off"] | None,
     sync: Literal["auto", "manual"],
