@@ -11,8 +11,8 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from llmgw.catalog.diagnostics import concise, summary
-from llmgw.catalog.load import Cache
+from llmgw.catalog.diagnostics import Invalid, concise, summary
+from llmgw.catalog.load import Cache, Checked
 from llmgw.catalog.model import Catalog
 from llmgw.control import holding
 from llmgw.control.adoption import Adoption, Proposal
@@ -142,7 +142,7 @@ class Watch:
         except Unreadable as unreadable:
             self._blinded(unreadable)
             return
-        checked = await asyncio.to_thread(self._cache.check, files)
+        checked = await self._looked_into(await asyncio.to_thread(self._cache.check, files))
         # From here on nothing is awaited: what stands cannot change between the plan and the adoption.
         found: Refused | Same | Valid
         if checked.catalog is None:
@@ -157,6 +157,15 @@ class Watch:
         if verdict.adopt and checked.catalog is not None and isinstance(found, Valid):
             self._adoption.adopt(checked.catalog, proposal, found.plan)
         self._keep(verdict.followed)
+
+    async def _looked_into(self, checked: Checked) -> Checked:
+        """`checked`, refused where the files of its models say that their engine would."""
+        if checked.catalog is not None:
+            try:
+                await self._adoption.look_into(checked.catalog)
+            except Invalid as invalid:
+                return Checked(None, invalid.diagnostics)
+        return checked
 
     def _weigh(self, catalog: Catalog, proposal: Proposal) -> Same | Valid:
         standing, old = self._adoption.standing, self._adoption.catalog
