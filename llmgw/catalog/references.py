@@ -32,13 +32,12 @@ def unknown_names(everything: Book) -> Iterator[Diagnostic]:
 
 
 def _unknown_names(everything: Book) -> Iterator[tuple[Written, str, int, str]]:
+    profiles, names = everything.profiles.keys(), everything.models.keys() | everything.aliases.keys()
     for item, model in everything.model_documents():
-        for index, name in enumerate(model.profiles):
-            if name not in everything.profiles:
-                yield item, "profiles", index, name
-        for index, name in enumerate(model.fallbacks):
-            if everything.model_called(name) is None:
-                yield item, "fallbacks", index, name
+        if not profiles >= set(model.profiles):
+            yield from ((item, "profiles", *at) for at in enumerate(model.profiles) if at[1] not in profiles)
+        if not names >= set(model.fallbacks):
+            yield from ((item, "fallbacks", *at) for at in enumerate(model.fallbacks) if at[1] not in names)
 
 
 def name_twice(everything: Book) -> Iterator[Diagnostic]:

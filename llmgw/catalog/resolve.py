@@ -62,11 +62,10 @@ def resolve(everything: Book, meanings: Sequence[Meaning]) -> Catalog:
 
 def _with_fallbacks(model: Model, everything: Book) -> Model:
     """`model` with the models that its fallbacks stand for, each once."""
-    if not model.fallbacks:
+    if everything.models.keys() >= set(model.fallbacks):
         return model
     found = dict.fromkeys(everything.model_called(name) for name in model.fallbacks)
-    fallbacks = tuple(name for name in found if name)
-    return model if fallbacks == model.fallbacks else dataclasses.replace(model, fallbacks=fallbacks)
+    return dataclasses.replace(model, fallbacks=tuple(name for name in found if name))
 
 
 def _model(document: ModelDocument) -> Model:
