@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 
 from llmgw.catalog.builder import MAX_BYTES
 from llmgw.catalog.load import MAX_FILES, MAX_TOTAL
-from llmgw.control.trees import Spot, Tree, Unreadable, spot_at, work_tree
+from llmgw.control.trees import Spot, Tree, Unreadable, git_directories, spot_at, work_tree
 from llmgw.kit.text import safe
 from llmgw.kit.units import show_memory
 
@@ -81,7 +81,7 @@ class Commits:
         """Where git writes when a ref moves."""
         try:
             top, _ = self._where()
-            own, common = _directories(top)
+            own, common = git_directories(top)
         except Unreadable:
             return frozenset()
         heads = frozenset({"HEAD", "packed-refs", "index", *(name.partition("/")[0] for name in _MEANT)})
@@ -107,7 +107,7 @@ class Commits:
         """The ref to read: in the middle of a rebase or a bisection, the branch that it began on."""
         if self._ref != "HEAD":
             return self._ref
-        own, _ = _directories(top)
+        own, _ = git_directories(top)
         for name in _MEANT:
             try:
                 branch = (own / name).read_text().strip()
@@ -218,18 +218,6 @@ def _blobs(said: bytes) -> Iterator[tuple[str, bytes]]:
         size = int(rest[0])
         yield name, said[end + 1 : end + 1 + size]
         at = end + 2 + size
-
-
-def _directories(top: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
-    """The git directory of a work tree, and the one that all its work trees share. Raises Unreadable."""
-    own = top / ".git"
-    try:
-        if own.is_file():
-            own = top / own.read_text().removeprefix("gitdir:").strip()
-        shared = own / "commondir"
-        return own, own / shared.read_text().strip() if shared.exists() else own
-    except OSError as error:
-        raise Unreadable(f"cannot read {own}: {error.strerror}") from error
 
 
 def _author(commit: str) -> tuple[str, str]:

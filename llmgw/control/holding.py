@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from llmgw.catalog.model import Catalog, Model, Place, Profile
+from llmgw.kit.text import count
 from llmgw.planning.plan import Plan
 
 Why = Literal["pending", "invalid", "removal", "half-written", "guard", "left"]
@@ -186,11 +187,17 @@ def in_short(plan: Plan) -> str:
 
 
 def leaves_nothing(plan: Plan) -> str:
-    """The guard of the empty catalog: why a plan that ends everything that runs is refused, or nothing."""
+    """The guard of the empty catalog: why a plan that leaves nothing to ask is refused; empty where it does not.
+
+    What runs is not asked first: after a restart nobody has spoken yet.
+    """
+    removed = {row.model for row in plan.rows if row.code == "model_removed"}
+    if removed and removed.issuperset(service.model for service in plan.service):
+        return f"it would remove all {count(len(removed), 'model')} and leave nothing to ask"
     stops = sum(row.symbol == "-" for row in plan.rows)
-    if not stops or any(service.after for service in plan.service):
-        return ""
-    return f"it would stop all {stops} replicas and leave nothing to ask"
+    if stops and not any(service.after for service in plan.service):
+        return f"it would stop all {count(stops, 'replica')} and leave nothing to ask"
+    return ""
 
 
 def given_up(old: Catalog | None, new: Catalog) -> tuple[str, ...]:
@@ -272,7 +279,7 @@ def _plainer(was: Profile, now: Profile) -> Iterator[str]:
                 f"{was.name}: {field.name}.{key} is removed" for key in dict(before) if key not in kept
             )
         elif after == field.default:
-            yield f"{was.name}: {field.name} is removed"
+            yield f"{was.name}: {field.name} is back at its default"
 
 
 def news(before: Followed, after: Followed) -> list[tuple[Literal["catalog", "alarm"], str]]:

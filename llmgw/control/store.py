@@ -101,9 +101,15 @@ class Store:
         write_atomic(self.root / "roster.json", roster.model_dump_json(indent=1).encode())
 
     def followed(self) -> Followed:
-        """What became of the catalog that was followed; nothing on the first start."""
+        """What became of the catalog that was followed; nothing on the first start. Raises Failed."""
         path = self.root / "followed.json"
-        return _FOLLOWED.validate_json(path.read_bytes()) if path.exists() else Followed()
+        try:
+            return _FOLLOWED.validate_json(path.read_bytes()) if path.exists() else Followed()
+        except pydantic.ValidationError as error:
+            raise Failed(
+                f"cannot read {path}: {error.errors()[0]['msg'].lower()}",
+                help="remove it: what is held is judged again then, and a rollback is forgotten",
+            ) from error
 
     def save_followed(self, followed: Followed) -> None:
         write_atomic(self.root / "followed.json", _FOLLOWED.dump_json(followed, indent=1))

@@ -109,20 +109,32 @@ def spot_at(path: pathlib.Path, names: frozenset[str] = frozenset()) -> Spot | N
 def work_tree(path: pathlib.Path) -> pathlib.Path | None:
     """The git work tree around `path`, whether or not `path` is there; found without asking git."""
     whole = pathlib.Path(os.path.realpath(path))
-    return next((above for above in (whole, *whole.parents) if (above / ".git").exists()), None)
+    return next((above for above in (whole, *whole.parents) if os.path.lexists(above / ".git")), None)
+
+
+def git_directories(top: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
+    """The git directory of a work tree, and the one that all its work trees share. Raises Unreadable."""
+    own = top / ".git"
+    try:
+        if os.path.isfile(own):
+            own = top / own.read_text().removeprefix("gitdir:").strip()
+        shared = own / "commondir"
+        return own, own / shared.read_text().strip() if os.path.isfile(shared) else own
+    except OSError as error:
+        raise Unreadable(f"cannot read {own}: {error.strerror}") from error
 
 
 def index_lock(path: pathlib.Path) -> pathlib.Path | None:
-    """The lock that git holds on the work tree around `path`."""
+    """The lock that git holds on the work tree around `path`. Raises Unreadable."""
     top = work_tree(path)
-    lock = top / ".git" / "index.lock" if top is not None else None
-    return lock if lock is not None and lock.exists() else None
+    lock = git_directories(top)[0] / "index.lock" if top is not None else None
+    return lock if lock is not None and os.path.lexists(lock) else None
 
 
 def _links(path: pathlib.Path) -> list[pathlib.Path]:
     """`path` itself, and everything above it that is a link: what can be swapped in one step."""
     whole = path.absolute()
-    return [whole, *(above for above in whole.parents if above.is_symlink())]
+    return [whole, *(above for above in whole.parents if os.path.islink(above))]
 
 
 def _swap(path: pathlib.Path) -> Spot | None:

@@ -81,14 +81,24 @@ class Watch:
                 self._news.clear()
                 began = self._clock.now()
                 new = listening.at(await asyncio.to_thread(self._source.spots))
-                next_look = await self.look()
+                next_look = await self._look_safely()
                 soon = self._clock.now() + self._pace.settle
                 await self._rest(min(next_look, soon) if new else next_look, self._clock.now() - began)
         finally:
             listening.close()
 
+    async def _look_safely(self) -> float:
+        """A look that could not be kept changed nothing, and is taken again."""
+        try:
+            return await self.look()
+        except OSError as error:
+            said = f"cannot keep what became of it: {error.strerror}: {error.filename}"
+            self._journal.note("alarm", "catalog", said)
+            log.error("catalog: %s", said)
+            return self._clock.now() + self._pace.rescan
+
     async def look(self) -> float:
-        """One look at the whole, and what follows from it. Returns the time of the next one."""
+        """One look at the whole, and what follows from it. Returns the time of the next one. Raises OSError."""
         tree: Tree | Unreadable
         try:
             tree = await asyncio.to_thread(self._source.look)
@@ -187,10 +197,11 @@ class Watch:
 
     def _keep(self, followed: Followed) -> None:
         """Remember `followed` over a restart, and say what is new about it."""
-        before, self._followed = self._followed, followed
+        before = self._followed
         if followed == before:
             return
         self._store.save_followed(followed)
+        self._followed = followed
         for kind, said in holding.news(before, followed):
             self._journal.note(kind, f"catalog {followed.name}".rstrip(), said)
             log.log(

@@ -112,14 +112,23 @@ def test_since_when_survives_another_judgement() -> None:
 
 
 def test_the_guard_of_the_empty_catalog() -> None:
-    """A plan that ends everything that runs is refused; one that leaves something, or that finds nothing running, is not."""
-    stop = Row("-", "qwen", "model_removed", "the model left the catalog", replica="qwen/x")
+    """What would leave nothing to ask is refused, whether or not anything is known to run."""
+    removed = Row("~", "qwen", "model_removed", "the model left the catalog")
+    stop = Row("-", "qwen", "scaled", "scaling.min 2 -> 0", replica="qwen/x")
+    assert "all 1 model and" in holding.leaves_nothing(
+        dataclasses.replace(PLAN, rows=(removed,), service=(Service("qwen", 0, 0, 0),))
+    )
     assert "all 2 replicas" in holding.leaves_nothing(
         dataclasses.replace(PLAN, rows=(stop, stop), service=(Service("qwen", 2, 0, 0),))
     )
-    assert not holding.leaves_nothing(
-        dataclasses.replace(PLAN, rows=(stop,), service=(Service("qwen", 1, 0, 0), Service("phi", 1, 1, 1)))
-    )
+
+
+def test_what_leaves_something_passes_the_guard() -> None:
+    """One model of two removed, one scaled to nothing, or no change at all."""
+    removed = Row("-", "qwen", "model_removed", "the model left the catalog", replica="qwen/x")
+    both = (Service("phi", 1, 1, 1), Service("qwen", 1, 0, 0))
+    assert not holding.leaves_nothing(dataclasses.replace(PLAN, rows=(removed,), service=both))
+    assert not holding.leaves_nothing(dataclasses.replace(PLAN, rows=(), service=both))
     assert not holding.leaves_nothing(dataclasses.replace(PLAN, rows=(), service=()))
 
 
@@ -148,7 +157,7 @@ def test_what_is_given_up_has_its_place() -> None:
     tuned = {**two, "small.yaml": two["small.yaml"] + "args: {threads: 2}\ndrain: 9s\n"}
     assert lost(two, tuned) == (
         "small.yaml:1: small: args.threads is removed",
-        "small.yaml:1: small: drain is removed",
+        "small.yaml:1: small: drain is back at its default",
     )
 
 

@@ -10,13 +10,11 @@ from llmgw.control.commits import Commits
 from llmgw.control.holding import Rules
 from llmgw.control.serve import usual_watch
 from llmgw.control.trees import Directory
-from llmgw.fleet import events
-from llmgw.fleet.node import NodeInfo
+from llmgw.errors import Failed
 from tests.control.following import PACE, Followed, write
 from tests.control.plane import files
 from tests.control.repository import Repository
 
-NODE = NodeInfo("n0", "n0", engines=None)
 AUTO = Rules("files", "auto")
 BROKEN = files("qwen")["qwen.yaml"].replace("[small]", "[none]")
 
@@ -139,7 +137,7 @@ def test_an_empty_directory_removes_nothing(root: pathlib.Path, tmp_path: pathli
     followed.settles()
     write(root, {})
     followed.settles()
-    assert (followed.why, followed.models) == ("removal", ["qwen"])
+    assert (followed.why, followed.models) == ("guard", ["qwen"])
 
 
 def test_an_unreadable_part_hides_the_whole(root: pathlib.Path, tmp_path: pathlib.Path) -> None:
@@ -153,22 +151,47 @@ def test_an_unreadable_part_hides_the_whole(root: pathlib.Path, tmp_path: pathli
     assert (followed.why, followed.models) == ("", ["qwen"])
 
 
-def test_the_last_engine_is_not_stopped_by_a_commit(tmp_path: pathlib.Path) -> None:
-    """An empty catalog while something runs is never adopted by itself, not even from a commit."""
+def test_a_commit_of_nothing_is_never_adopted(tmp_path: pathlib.Path) -> None:
+    """An empty catalog waits for a person even where commits are followed, and before any node has spoken."""
     repository = Repository(tmp_path / "fleet")
     repository.commit(files("qwen"))
     followed = Followed(tmp_path / "state", Commits(repository.catalog), Rules("commits", "auto"))
-    followed.plane.hears(events.Registered(NODE))
     followed.settles()
-    followed.plane.loop.decide()
-    assert followed.plane.sent
     for name in files("qwen"):
         (repository.catalog / name).unlink()
     repository.commit({"README.md": "nothing"})
     followed.settles()
     assert (followed.why, followed.models) == ("guard", ["qwen"])
     assert followed.hold is not None
-    assert followed.hold.said == "it would stop all 1 replicas and leave nothing to ask"
+    assert followed.hold.said == "it would remove all 1 model and leave nothing to ask"
+
+
+def test_a_full_disk_changes_nothing_and_ends_nothing(root: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """What cannot be kept did not happen: it is said, and tried again at the next look."""
+    followed = by_files(tmp_path)
+    followed.settles()
+    write(root, {**files("qwen"), "qwen.yaml": BROKEN})
+    kept = tmp_path / "state" / "followed.json"
+    kept.unlink()
+    kept.mkdir()
+    followed.plane.clock.at += PACE.rescan
+    asyncio.run(followed.watch._look_safely())
+    followed.plane.clock.at += PACE.settle
+    asyncio.run(followed.watch._look_safely())
+    assert "cannot keep what became of it" in followed.plane.journal.after(0)[-1].said
+    assert followed.why == ""
+    kept.rmdir()
+    asyncio.run(followed.watch._look_safely())
+    assert followed.why == "invalid"
+
+
+@pytest.mark.usefixtures("root")
+def test_a_record_that_cannot_be_read_is_refused(tmp_path: pathlib.Path) -> None:
+    """It may hold a rollback: starting without it would undo that, so a person decides."""
+    by_files(tmp_path).settles()
+    (tmp_path / "state" / "followed.json").write_text('{"mark": 3}')
+    with pytest.raises(Failed, match=r"cannot read .*followed\.json"):
+        by_files(tmp_path)
 
 
 def test_manual_shows_and_waits(root: pathlib.Path, tmp_path: pathlib.Path) -> None:
@@ -237,6 +260,18 @@ def test_while_git_writes_we_wait(root: pathlib.Path, tmp_path: pathlib.Path) ->
     followed.plane.clock.at += PACE.patience
     asyncio.run(followed.watch.look())
     assert followed.models == ["phi", "qwen"]
+
+
+def test_a_linked_work_tree_has_its_own_lock(tmp_path: pathlib.Path) -> None:
+    """Where .git is a file, the lock is in the directory that it names."""
+    repository = Repository(tmp_path / "fleet")
+    repository.commit(files("qwen"))
+    linked = tmp_path / "linked"
+    repository.git("worktree", "add", "--quiet", "-b", "side", str(linked))
+    source = Directory(linked / "catalog")
+    assert source.look().locked == ""
+    (repository.root / ".git" / "worktrees" / "linked" / "index.lock").touch()
+    assert "worktrees/linked/index.lock" in source.look().locked
 
 
 def test_commits_not_files_are_followed(tmp_path: pathlib.Path) -> None:
