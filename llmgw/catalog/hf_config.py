@@ -146,7 +146,8 @@ def _attention(text: Config, layers: int) -> tuple[int, int, int]:
     full = _full_layers(text, layers, window)
     if _recurrent(text, 0) is not None or not window:
         return full, 0, 0
-    return full, layers - full, window
+    windowed = max(0, layers - full)
+    return full, windowed, window if windowed else 0
 
 
 def _pattern(text: Config) -> str:

@@ -5,9 +5,7 @@ import platform
 
 import click
 
-from llmgw.cli.options import Address, Pair, Ports
-
-HUB = "https://huggingface.co"
+from llmgw.cli.options import Address, Pair, Ports, hub_option
 
 
 @click.command()
@@ -34,7 +32,7 @@ HUB = "https://huggingface.co"
 @click.option(
     "--timer", "timers", type=Pair(), multiple=True, help="PART.NAME=DURATION; `--timer ?=?` lists them all."
 )
-@click.option("--hub", default=HUB, show_default=True, help="Where hf:// leads; HF_TOKEN is its key.")
+@hub_option
 def command(
     *,
     control: tuple[str, int],

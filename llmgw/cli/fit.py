@@ -4,9 +4,7 @@ import pathlib
 
 import click
 
-from llmgw.cli.options import PATH, Size, output_option
-
-HUB = "https://huggingface.co"
+from llmgw.cli.options import PATH, Size, hub_option, output_option
 
 
 @click.command()
@@ -17,7 +15,7 @@ HUB = "https://huggingface.co"
     "--max-model-len", type=click.IntRange(min=1), help="Tokens per request, instead of the profile's."
 )
 @click.option("--gpu-memory", type=Size(), help="Memory of one card (80GiB), instead of the profile's.")
-@click.option("--hub", default=HUB, show_default=True, help="Where hf:// leads; HF_TOKEN is its key.")
+@hub_option
 @output_option
 def command(
     source: str,

@@ -11,6 +11,7 @@ from llmgw.fleet.expiry import Timers
 from llmgw.kit.units import seconds, size
 
 SERVER = "127.0.0.1:7600"
+HUB = "https://huggingface.co"
 
 
 class Address(click.ParamType[tuple[str, int]]):
@@ -104,6 +105,13 @@ def server_option(function: Callable[..., Any]) -> Callable[..., Any]:
         envvar="LLMGW_SERVER",
         metavar="HOST:PORT",
         help=f"The control plane. [default: {SERVER}]",
+    )(function)
+
+
+def hub_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--hub URL`."""
+    return click.option(
+        "--hub", default=HUB, show_default=True, help="Where hf:// leads; HF_TOKEN is its key."
     )(function)
 
 

@@ -5,7 +5,7 @@ from typing import Literal
 
 import click
 
-from llmgw.cli.options import Address, Duration, timers_option
+from llmgw.cli.options import Address, Duration, hub_option, timers_option
 
 
 @click.command()
@@ -51,6 +51,7 @@ from llmgw.cli.options import Address, Duration, timers_option
 @click.option(
     "--rescan", type=Duration(), default="5s", show_default=True, help="Look this often, events or not."
 )
+@hub_option
 @timers_option
 def command(
     *,
@@ -64,6 +65,7 @@ def command(
     ref: str | None,
     settle: float,
     rescan: float,
+    hub: str,
     timers: tuple[str, ...],
 ) -> None:
     """Run the control plane in the foreground, until SIGTERM or Ctrl-C. Engines go on without it.
@@ -86,4 +88,5 @@ def command(
         ref=ref,
         settle=settle,
         rescan=rescan,
+        hub=hub,
     )

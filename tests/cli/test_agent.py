@@ -7,10 +7,10 @@ import pytest
 
 from llmgw.agent import serve
 from llmgw.catalog.hub import Hub
-from llmgw.cli.agent import HUB
 from llmgw.cli.doing import agent
 from llmgw.cli.exits import Exit
 from llmgw.cli.main import run
+from llmgw.cli.options import HUB
 
 
 @pytest.fixture

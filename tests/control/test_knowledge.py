@@ -11,12 +11,15 @@ from llmgw.catalog.hf_config import facts_of
 from llmgw.catalog.model import Catalog
 from llmgw.catalog.sources import Source
 from llmgw.control.adoption import Adoption, Proposal
+from llmgw.control.holding import Rules
 from llmgw.control.knowledge import Bounds, Knowledge
+from llmgw.control.trees import Directory
 from llmgw.errors import CatalogInvalid
 from llmgw.kit.chance import seeded
 from llmgw.kit.clock import SystemClock
 from llmgw.transport.ranges import CannotRead
 from tests.catalog.samples import MODEL, PROFILE, catalog
+from tests.control.following import Followed, write
 from tests.control.plane import Clock, Plane
 from tests.support import models
 
@@ -89,6 +92,21 @@ def test_what_stands_is_proven_by_running(tmp_path: pathlib.Path) -> None:
     assert status == 422
     assert "other" in said["error"]["said"]
     assert "cannot run llama like" not in said["error"]["said"]
+
+
+def test_what_is_followed_is_looked_into_too(tmp_path: pathlib.Path) -> None:
+    """A commit that its engine would refuse is held, with its place; what stood goes on standing."""
+    made = plane(tmp_path / "state", Reader(QWEN))
+    followed = Followed(
+        tmp_path / "state", Directory(tmp_path / "catalog"), Rules("files", "auto"), plane=made
+    )
+    write(tmp_path / "catalog", {"m.yaml": MODEL, "p.yaml": FIVE})
+    followed.settles()
+    assert followed.number == 0
+    assert "p.yaml:4:1: E503" in "".join(followed.watch.report()["hold"]["details"])
+    write(tmp_path / "catalog", {"m.yaml": MODEL, "p.yaml": PROFILE})
+    followed.settles()
+    assert followed.number == 1
 
 
 def test_a_source_is_read_once() -> None:

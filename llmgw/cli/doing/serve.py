@@ -1,10 +1,12 @@
 """The work of `llmgw serve`: options → settings, and the control plane until a signal."""
 
+import os
 import pathlib
 from typing import Literal
 
 import click
 
+from llmgw.catalog.hub import Hub
 from llmgw.cli.processes import log_to_stderr, read_timers, run_until_signal, state_dir
 from llmgw.control import serve as control
 from llmgw.control.settling import Pace
@@ -23,6 +25,7 @@ def run(
     ref: str | None,
     settle: float,
     rescan: float,
+    hub: str,
 ) -> None:
     """Run until SIGTERM or Ctrl-C. `heartbeat`, `settle` and `rescan` in seconds."""
     log_to_stderr()
@@ -34,6 +37,7 @@ def run(
         heartbeat=heartbeat,
         timers=read_timers(timers),
         following=following(catalog, watch, sync, ref, Pace(settle, rescan)),
+        hub=Hub(hub.rstrip("/"), os.environ.get("HF_TOKEN", "")),
     )
     run_until_signal(lambda: control.run(settings))
 
