@@ -192,8 +192,7 @@ def _with_degrees(finding: Finding, facts: ModelFacts, profile: Profile) -> Find
         if fine[1:]
         else f"tensor_parallel {fine[0]}"
     )
-    extra = f" ({finding.help})" if finding.help and "args" in finding.help else ""
-    return dataclasses.replace(finding, help=f"{named} would do{extra}")
+    return dataclasses.replace(finding, help="; ".join(filter(None, (f"{named} would do", finding.help))))
 
 
 def _with(profile: Profile, ranks: int) -> Profile:

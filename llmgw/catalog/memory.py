@@ -10,10 +10,10 @@ import math
 from collections.abc import Callable
 from typing import Literal
 
-from llmgw.catalog import kv, options
+from llmgw.catalog import kv, options, versions
 from llmgw.catalog.facts import ModelFacts, Weights
 from llmgw.catalog.model import Profile
-from llmgw.catalog.vllm_terms import assumed_version, batch, terms
+from llmgw.catalog.vllm_terms import batch, terms
 
 GIB = 1 << 30
 _FARTHEST = 1 << 24
@@ -83,7 +83,7 @@ def estimate(facts: ModelFacts, profile: Profile, card: int) -> Estimate | None:
     """
     if facts.weights is None or not (facts.layers and facts.kept and (facts.kv_heads or facts.latent)):
         return None
-    if profile.engine == "vllm" and assumed_version(profile.engine_version) < (0, 9):
+    if profile.engine == "vllm" and versions.newest(profile.engine_version) < (0, 9):
         return None
     if profile.engine == "llamacpp":
         return _llamacpp(facts, facts.weights, profile, card)

@@ -7,7 +7,7 @@ scales; where any layer's is plain, the rule is not sure and lets it pass.
 import dataclasses
 from collections.abc import Iterator
 
-from llmgw.catalog import options
+from llmgw.catalog import options, versions
 from llmgw.catalog.facts import ModelFacts
 from llmgw.catalog.model import Profile
 from llmgw.catalog.rules import TENSOR, Finding, sharing, widths
@@ -63,13 +63,20 @@ def _plain(facts: ModelFacts, *parts: str) -> bool:
     return any(name.rstrip(".*$").endswith(part) or f"{part}.*" in name for name in named for part in parts)
 
 
+_PADS = (0, 33)
+"""vLLM from which on the experts of a block-quantised model are padded instead of refused."""
+
+
 def fp8_blocks(facts: ModelFacts, profile: Profile) -> Finding | None:
     """D5: no scale of a block-quantised weight is cut in two."""
     found = facts.quantisation
     ranks = profile.tensor_parallel
     if found is None or found.block is None or ranks == 1:
         return None
+    pads = versions.oldest(profile.engine_version) >= _PADS
     for matrix in _matrices(facts, profile):
+        if pads and matrix.name.endswith("an expert"):
+            continue
         block = found.block[1] if matrix.row else found.block[0]
         share = matrix.length // _share_of(matrix, profile)
         if share % block:
@@ -77,7 +84,7 @@ def fp8_blocks(facts: ModelFacts, profile: Profile) -> Finding | None:
             said = (
                 f"{matrix.name} has {share} {side}puts on each of {ranks} ranks, its FP8 blocks have {block}"
             )
-            return Finding(5, TENSOR, said, "use fewer ranks" + _or_experts(matrix))
+            return Finding(5, TENSOR, said, _padded(_apart(matrix)))
     return None
 
 
@@ -86,8 +93,13 @@ def _share_of(matrix: _Matrix, profile: Profile) -> int:
     return sharing(profile) if attention else profile.tensor_parallel
 
 
-def _or_experts(matrix: _Matrix) -> str:
-    return ", or args: {enable-expert-parallel: true}" if matrix.name.endswith("an expert") else ""
+def _apart(matrix: _Matrix) -> str:
+    """What would do besides fewer ranks: an expert that is not cut."""
+    return "or args: {enable-expert-parallel: true}" if matrix.name.endswith("an expert") else ""
+
+
+def _padded(apart: str) -> str:
+    return f"{apart}, or engine_version: '>={'.'.join(map(str, _PADS))}'" if apart else ""
 
 
 def sglang_experts(facts: ModelFacts, profile: Profile) -> Finding | None:
@@ -111,7 +123,7 @@ def sglang_experts(facts: ModelFacts, profile: Profile) -> Finding | None:
         6,
         TENSOR,
         said,
-        f"set ep-size under args so that {experts.width} / (TP / EP) is a multiple of {block}",
+        f"or set ep-size under args so that {experts.width} / (TP / EP) is a multiple of {block}",
     )
 
 
@@ -128,7 +140,7 @@ def groups(facts: ModelFacts, profile: Profile) -> Finding | None:
         share = matrix.length // _share_of(matrix, profile)
         if matrix.row and share % found.group:
             said = f"{matrix.name} has {share} inputs on each of {ranks} ranks, its groups have {found.group}"
-            return Finding(7, TENSOR, said, "use fewer ranks" + _or_experts(matrix))
+            return Finding(7, TENSOR, said, _apart(matrix))
     return None
 
 

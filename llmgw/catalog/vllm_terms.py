@@ -5,29 +5,13 @@ Called by `memory`. The constants were fitted to start-up logs of vLLM 0.17 to 0
 """
 
 import dataclasses
-import re
 
-from llmgw.catalog import options
+from llmgw.catalog import options, versions
 from llmgw.catalog.facts import ModelFacts
 from llmgw.catalog.kv import activation
 from llmgw.catalog.model import Profile
 
 GIB = 1 << 30
-_NEWEST = (0, 33)
-_BOUND = re.compile(r"(>=|<=|==|!=|>|<)(\d+)\.(\d+)", re.ASCII)
-
-Version = tuple[int, int]
-
-
-def assumed_version(wanted: str) -> Version:
-    """The version that the terms are for: the newest one that `wanted` permits."""
-    for sign, major, minor in _BOUND.findall(wanted):
-        named = (int(major), int(minor))
-        if sign in ("==", "<="):
-            return named
-        if sign == "<":
-            return (named[0], named[1] - 1) if named[1] else (max(0, named[0] - 1), 999)
-    return _NEWEST
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -55,7 +39,7 @@ def batch(profile: Profile, card: int) -> Batch:
 
 def terms(facts: ModelFacts, profile: Profile, card: int) -> list[tuple[str, int]]:
     """Name and bytes of each term on one rank."""
-    version = assumed_version(profile.engine_version)
+    version = versions.newest(profile.engine_version)
     found = [
         ("activations", _activations(facts, profile, batch(profile, card), version)),
         ("outside torch", round(_outside(profile, version) * GIB)),
@@ -65,7 +49,7 @@ def terms(facts: ModelFacts, profile: Profile, card: int) -> list[tuple[str, int
     return found
 
 
-def _activations(facts: ModelFacts, profile: Profile, most: Batch, version: Version) -> int:
+def _activations(facts: ModelFacts, profile: Profile, most: Batch, version: versions.Version) -> int:
     """The peak of one dummy step: the sampler's rows of the vocabulary, or the widest layer."""
     element = activation(facts, profile)
     row = 14.0 if version >= (0, 17) else 37.5
@@ -76,7 +60,7 @@ def _activations(facts: ModelFacts, profile: Profile, most: Batch, version: Vers
     return round(max(sampler, layer) + extra * GIB)
 
 
-def _outside(profile: Profile, version: Version) -> float:
+def _outside(profile: Profile, version: versions.Version) -> float:
     """GiB that torch does not know of: the CUDA context and the buffers of communication."""
     ranks = profile.tensor_parallel
     if ranks == 1 and profile.pipeline_parallel > 1:

@@ -58,6 +58,7 @@ FINE: list[tuple[str, models.Config, Profile]] = [
     ("Qwen3-235B-FP8 TP8 with experts apart", models.QWEN3_235B_FP8, profile("vllm", 8, args=EXPERTS)),
     ("the same under SGLang", models.QWEN3_235B_FP8, profile("sglang", 8, args=(("ep-size", 8),))),
     ("SGLang cuts experts by TP / EP", models.QWEN3_235B_FP8, profile("sglang", 8, args=(("ep-size", 2),))),
+    ("a vLLM that pads experts", models.QWEN3_235B_FP8, profile("vllm", 8, engine_version=">=0.33")),
     ("Granite's 49155 words TP2", models.GRANITE, profile("vllm", 2)),
     ("Qwen3-14B TP2", models.QWEN3_14B, profile("vllm", 2)),
     ("Qwen3-14B TP4", models.QWEN3_14B, profile("vllm", 4)),

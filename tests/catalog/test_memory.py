@@ -11,7 +11,8 @@ from llmgw.catalog.facts import ModelFacts, Weights
 from llmgw.catalog.hf_config import facts_of
 from llmgw.catalog.memory import GIB, Estimate, estimate, physical, weights_per_card
 from llmgw.catalog.model import Profile
-from llmgw.catalog.vllm_terms import assumed_version, batch
+from llmgw.catalog.versions import newest
+from llmgw.catalog.vllm_terms import batch
 from tests.lab import estimate as lab
 from tests.support import models
 
@@ -178,7 +179,7 @@ def test_pinned_kv_leaves_the_rest_alone() -> None:
 )
 def test_terms_are_for_the_newest_version_that_is_permitted(text: str, version: tuple[int, int]) -> None:
     """An open range may be met by any later engine."""
-    assert assumed_version(text) == version
+    assert newest(text) == version
 
 
 def test_cuda_graphs_are_in_the_budget_since_0_21() -> None:
