@@ -13,6 +13,7 @@ from llmgw.catalog.divisibility import findings
 from llmgw.catalog.facts import ModelFacts
 from llmgw.catalog.memory import estimate, physical
 from llmgw.catalog.model import Catalog, Model, Place, Profile
+from llmgw.catalog.resolve import Places
 from llmgw.catalog.rules import TENSOR
 from llmgw.kit.units import show_memory
 
@@ -61,4 +62,6 @@ def _degree(catalog: Catalog, where: str, field: str) -> Spot:
 
 
 def _spot(catalog: Catalog, what: str, field: str) -> Spot:
+    if isinstance(catalog.places, Places):
+        return catalog.places.spot(what, field)
     return Spot(catalog.place(what, field) or Place(what))

@@ -13,6 +13,7 @@ from typing import Any
 
 from llmgw.catalog.arithmetic import shape
 from llmgw.catalog.book import Book
+from llmgw.catalog.diagnostics import Spot
 from llmgw.catalog.documents import AnyProfile, LlamacppDocument, ModelDocument, ScalingDocument, VllmDocument
 from llmgw.catalog.fields import ArgumentValue
 from llmgw.catalog.flags import canonical
@@ -164,6 +165,10 @@ class Places(Mapping[tuple[str, str], Place]):
         if what not in self._found:
             self._found[what] = _places(self._trees[what])
         return self._found[what][field]
+
+    def spot(self, what: str, field: str) -> Spot:
+        """The key of `what`'s `field`, or `what` itself where it was left out, with its source line."""
+        return self._trees[what].spot((field,), key=True)
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         return ((what, field) for what, tree in self._trees.items() for field in _places(tree))

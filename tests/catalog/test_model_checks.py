@@ -22,10 +22,16 @@ def said(profile: str, facts: ModelFacts) -> str:
 def test_a_refusal_points_at_the_number_and_names_the_model() -> None:
     """Profile and model are in two files: both places are shown."""
     odd = PROFILE.replace("gpus_per_node: 4", "gpus_per_node: 4\npipeline_parallel: 4\nnodes: 25")
-    assert said(odd, facts_of(models.GRANITE)).splitlines()[:4] == [
+    assert said(odd, facts_of(models.GRANITE)).split("\n\n")[0].splitlines() == [
         "error[E501]: vllm cannot run llama like this: 32 attention heads cannot be shared evenly by 25 ranks",
         " --> 001.yaml:4:1",
+        "  |",
+        "4 | gpus_per_node: 4",
+        "  | ^^^^^^^^^^^^^",
         " ::: 000.yaml:3:1",
+        "  |",
+        "3 | source: hf://meta-llama/Llama-3.3-70B-Instruct@6f6073b",
+        "  | ------ llama is the model",
         "  = help: tensor_parallel 1, 2, 4, 8, 16 or 32 would do",
     ]
     written = PROFILE.replace("gpus_per_node: 4", "gpus_per_node: 5\ntensor_parallel: 5")
