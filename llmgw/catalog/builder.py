@@ -24,14 +24,12 @@ from ruamel.yaml.events import (
 )
 from ruamel.yaml.reader import ReaderError
 
-from llmgw.catalog.diagnostics import Diagnostic, Related
+from llmgw.catalog.diagnostics import MAX_PROBLEMS, Diagnostic, Related
 from llmgw.catalog.marks import MAX_DEPTH, MAX_NODES, Mark, Path, Span, marks, span
 from llmgw.catalog.scalars import Unclear, plain
 from llmgw.catalog.tree import LINES, Tree
 
 MAX_BYTES = 1 << 20
-MAX_PROBLEMS = 100
-"""In one file; what follows the hundredth is seldom news."""
 
 
 class _Refused(Exception):

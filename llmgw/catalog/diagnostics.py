@@ -15,6 +15,9 @@ from llmgw.errors import CatalogInvalid
 from llmgw.kit.text import count, safe
 
 Severity = Literal["error", "warning"]
+MAX_PROBLEMS = 100
+"""Of one file; what follows the hundredth is seldom news."""
+_LONGEST = 400  # characters of a sentence: a name of a megabyte is not shown whole
 _WIDEST = 160  # characters of a source line that are shown around the place
 
 
@@ -44,6 +47,12 @@ class Diagnostic:
     spot: Spot
     help: str = ""
     related: tuple[Related, ...] = ()
+
+    def __post_init__(self) -> None:
+        for field in ("said", "help"):
+            text: str = getattr(self, field)
+            if len(text) > _LONGEST:
+                object.__setattr__(self, field, f"{text[:200]} … {text[-150:]}")
 
     @property
     def severity(self) -> Severity:

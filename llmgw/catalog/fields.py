@@ -10,6 +10,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator
 
 from llmgw.kit import units
 
+_LONGEST = 365 * 86400
+_LARGEST = 2**50
 NAME = r"^[a-z0-9][a-z0-9._-]{0,62}$"
 _NAME = re.compile(NAME.replace("$", r"\Z"), re.ASCII)
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z", re.ASCII)
@@ -37,19 +39,20 @@ def _with_unit(value: object) -> object:
 
 
 def _duration(text: str) -> str:
-    units.seconds(text)
+    if units.seconds(text) > _LONGEST:
+        raise ValueError(f"cannot use {text!r}: at most 365d is possible")
     return text
 
 
 def _positive_duration(text: str) -> str:
     if units.seconds(text) <= 0:
         raise ValueError(f"cannot use {text!r}: more than 0 is needed")
-    return text
+    return _duration(text)
 
 
 def _size(text: str) -> str:
-    if units.size(text) <= 0:
-        raise ValueError(f"cannot use {text!r}: more than 0 is needed")
+    if not 0 < units.size(text) <= _LARGEST:
+        raise ValueError(f"cannot use {text!r}: more than 0 and at most 1024TiB is possible")
     return text
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from llmgw.catalog import checks
 from llmgw.catalog.book import book
 from llmgw.catalog.builder import MAX_BYTES, build
-from llmgw.catalog.diagnostics import Diagnostic, Invalid, Spot, ordered
+from llmgw.catalog.diagnostics import MAX_PROBLEMS, Diagnostic, Invalid, Spot, ordered
 from llmgw.catalog.model import Catalog, Place
 from llmgw.catalog.reading import Written
 from llmgw.catalog.reading import read as read_tree
@@ -115,8 +115,10 @@ def _read(name: str, data: bytes) -> _Page:
     tree = build(name, data)
     written, problems = read_tree(tree)
     found = (*tree.problems, *problems, *checks.alone(written))
-    refused = any(problem.severity == "error" for problem in found)
-    return _Page(written, found, None if refused else meaning(written))
+    errors = tuple(problem for problem in found if problem.severity == "error")
+    if len(found) > MAX_PROBLEMS:
+        found = (errors or found)[:MAX_PROBLEMS]
+    return _Page(written, found, None if errors else meaning(written))
 
 
 def _compared(pages: Sequence[_Page], before: Sequence[Diagnostic]) -> Checked:

@@ -54,6 +54,7 @@ class _Looking:
     def __init__(self, data: bytes) -> None:
         self.found: dict[Path, Mark] = {}
         self._next = CParser(data).get_event
+        self._seen = 0
 
     def document(self) -> None:
         self._next()
@@ -62,7 +63,8 @@ class _Looking:
 
     def _part(self, path: Path, on_key: Span | None, event: Any) -> None:
         self.found.setdefault(path, (on_key, span(event)))
-        if len(path) > MAX_DEPTH or len(self.found) > MAX_NODES:
+        self._seen += 1
+        if len(path) > MAX_DEPTH or self._seen > MAX_NODES:
             raise _Enough
         if type(event) is MappingStartEvent:
             self._mapping(path)

@@ -11,7 +11,7 @@ from typing import Any, cast
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from llmgw.catalog.diagnostics import Diagnostic
+from llmgw.catalog.diagnostics import MAX_PROBLEMS, Diagnostic
 from llmgw.catalog.documents import PROFILES, AnyDocument, ModelDocument
 from llmgw.catalog.marks import Path
 from llmgw.catalog.suggest import closest, did_you_mean
@@ -68,7 +68,7 @@ def _read_mapping(tree: Tree, data: dict[str, object]) -> tuple[Written, list[Di
     try:
         return Written(tree, kind, written.name, aliases, document.model_validate(data)), []
     except ValidationError as error:
-        return written, list(_problems(written, document, error.errors(include_url=False)))
+        return written, list(_problems(written, document, error.errors(include_url=False)[:MAX_PROBLEMS]))
 
 
 def _texts(value: object) -> tuple[str, ...]:

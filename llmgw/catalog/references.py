@@ -74,10 +74,12 @@ def listed_twice(item: Written, model: ModelDocument) -> Iterator[Diagnostic]:
         names: tuple[str, ...] = getattr(model, field)
         if len(set(names)) == len(names):
             continue
+        seen: set[str] = set()
         for index, name in enumerate(names):
-            if name in names[:index]:
+            if name in seen:
                 said = f"`{name}` stands twice in `{field}`"
                 yield item.problem("E305", said, field, index, help="remove one")
+            seen.add(name)
 
 
 def fallback_ring(everything: Book) -> Iterator[Diagnostic]:

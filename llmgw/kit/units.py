@@ -3,6 +3,7 @@
 Used by the catalog (what people wrote), by settings and by every screen.
 """
 
+import math
 import re
 
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -28,7 +29,10 @@ def _scaled(text: str, units: dict[str, float] | dict[str, int], wanted: str) ->
     factor = units.get(match[2]) if match else None
     if match is None or factor is None:
         raise ValueError(f"cannot read {text!r} as {wanted}")
-    return float(match[1]) * factor
+    value = float(match[1]) * factor
+    if not math.isfinite(value):
+        raise ValueError(f"cannot use {text[:20]}…: that is too large for {wanted}")
+    return value
 
 
 def show_seconds(value: float) -> str:

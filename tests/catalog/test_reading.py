@@ -8,7 +8,7 @@ from llmgw.catalog.diagnostics import text
 from llmgw.catalog.documents import PROFILES, ModelDocument
 from llmgw.catalog.reading import read
 from llmgw.catalog.tree import Tree
-from tests.catalog.samples import checked
+from tests.catalog.samples import MODEL, PROFILE, checked, codes
 
 FIELDS = sorted(
     {name for document in (ModelDocument, *PROFILES.values()) for name in document.model_fields}
@@ -81,3 +81,36 @@ def test_names_that_will_not_do(name: str) -> None:
 
 def model(name: str) -> dict[str, object]:
     return {"kind": "model", "name": name, "source": "file:///w", "profiles": ["p"]}
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "drain: 1" + "0" * 400 + "s",
+        "drain: 400d",
+        "gpu: {memory: 1" + "0" * 400 + "GiB}",
+        "gpu: {memory: 2000TiB}",
+    ],
+)
+def test_a_quantity_that_nothing_could_hold_is_refused(written: str) -> None:
+    """Numbers that overflow a float or a message are a problem with a place, not a traceback."""
+    assert codes(PROFILE + written + "\n") == ["E206"]
+
+
+def test_a_problem_with_a_megabyte_in_it_is_a_sentence() -> None:
+    """What is quoted in a message is cut in the middle: its beginning and the rule stay."""
+    (problem, *_) = checked(MODEL.replace("llama", "L" * 500_000)).diagnostics
+
+    assert len(problem.said) < 400
+    assert problem.said.startswith("cannot use the name 'LLL")
+    assert problem.said.endswith("at most 63")
+
+
+def test_many_problems_of_one_file_end_at_a_hundred() -> None:
+    """Errors come before warnings: a hundred warnings hide no error."""
+    words = "".join(f"  word-{number}: yes\n" for number in range(150))
+    found = checked(f"{PROFILE}nodes: 2\ntensor_parallel: 3\nargs:\n{words}")
+
+    assert found.catalog is None
+    assert [problem.code for problem in found.diagnostics] == ["E401"]
+    assert len(checked(MODEL, *[f"{PROFILE}args:\n{words}"]).diagnostics) == 100
