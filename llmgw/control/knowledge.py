@@ -74,7 +74,8 @@ class Knowledge:
             try:
                 facts = await self._read(source)
             except CannotRead as error:
-                log.info("cannot look into %s before it is fetched: %s", source.canonical, error)
+                where = source.canonical.partition("?")[0]
+                log.info("cannot look into %s before it is fetched: %s", where, error)
                 self._remember_failures([name])
                 return
         self._known[name] = facts

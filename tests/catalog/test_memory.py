@@ -77,6 +77,7 @@ def test_terms_add_up() -> None:
         (models.QWEN3_NEXT, vllm(), 24_576),
         (models.QWEN3_NEXT, vllm(8), 12_288),
         (models.SCOUT, vllm(4), 49_152),
+        (models.LLAMA_8B, dataclasses.replace(vllm(8, data_parallel=2), engine="sglang"), 32_768),
     ],
 )
 def test_bytes_of_one_token(config: models.Config, profile: Profile, bytes_: int) -> None:
