@@ -38,8 +38,8 @@ from llmgw.kit.tasks import Tasks
 from llmgw.planning.actions import Action
 from llmgw.planning.desired import Desired
 from llmgw.planning.ledger import Ledger
+from llmgw.transport.facts import facts_of
 from llmgw.transport.listener import Listener
-from llmgw.transport.ranges import facts_of
 from llmgw.wire import messages
 
 log = logging.getLogger(__name__)
@@ -179,7 +179,7 @@ class _Plane:
             return None
         path = following.path
         return Watch(
-            Commits(path, following.ref) if following.watch == "commits" else Directory(path),
+            Commits(path, following.ref) if following.watch == "commits" else Directory(path, self._clock),
             Rules(following.watch, following.sync, str(path), BUILD),
             following.pace,
             self._adoption,

@@ -5,6 +5,7 @@ give `Tree`s and raise `Unreadable`. What cannot be read is never an empty catal
 """
 
 import dataclasses
+import datetime
 import hashlib
 import os
 import pathlib
@@ -13,6 +14,10 @@ from collections.abc import Mapping
 from llmgw.catalog.diagnostics import concise
 from llmgw.catalog.load import snapshot
 from llmgw.errors import Failed
+from llmgw.kit.clock import Clock
+
+BELIEVED = datetime.timedelta(seconds=2)
+"""How long unchanged stamps are taken for unchanged bytes: for a tree to settle, no longer."""
 
 
 class Unreadable(Failed):
@@ -53,12 +58,26 @@ class Spot:
         return not any(part.startswith(".") for part in found.parts[len(self.path.parts) :])
 
 
+Stamps = Mapping[str, tuple[int, int, int, int]]
+"""File → inode, size, mtime and ctime in nanoseconds: what no write leaves as it was, once a tick has passed."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Reading:
+    """One reading of everything. `stamps` were taken first; None where they would not tell."""
+
+    mark: str
+    files: Mapping[str, bytes]
+    stamps: Stamps | None
+    at: datetime.datetime
+
+
 class Directory:
     """The YAML files below `path`, wherever that leads at the moment."""
 
-    def __init__(self, path: pathlib.Path) -> None:
-        self._path = path
-        self._files: tuple[str, Mapping[str, bytes]] = ("", {})
+    def __init__(self, path: pathlib.Path, clock: Clock) -> None:
+        self._path, self._clock = path, clock
+        self._last: _Reading | None = None
 
     @property
     def said(self) -> str:
@@ -66,26 +85,69 @@ class Directory:
 
     def look(self) -> Tree:
         """Everything that stands there now. Raises Unreadable."""
+        now, stamps = self._clock.wall(), stamped(self._path)
+        last = self._last
+        if last is None or last.stamps is None or last.stamps != stamps or not _recent(last.at, now):
+            last = self._last = self._read(now, stamps)
+        lock = index_lock(self._path)
+        return Tree(last.mark, f"git is at work: {lock}" if lock else "")
+
+    def _read(self, now: datetime.datetime, stamps: Stamps | None) -> _Reading:
         files, problems = snapshot(self._path, prefix=f"{self._path.as_posix().rstrip('/')}/")
         if problems:
             raise Unreadable(
                 f"cannot read the catalog: {concise(problems[0])}", help="nothing was changed by it"
             )
-        mark = digest(files)
-        self._files = mark, files
-        lock = index_lock(self._path)
-        return Tree(mark, f"git is at work: {lock}" if lock else "")
+        telling = stamps is not None and all(_tells(stamp[3], now) for stamp in stamps.values())
+        return _Reading(digest(files), files, stamps if telling else None, now)
 
     def read(self, tree: Tree) -> Mapping[str, bytes]:
         """The files of the tree of the last look."""
-        mark, files = self._files
-        if mark != tree.mark:
+        if self._last is None or self._last.mark != tree.mark:
             raise ValueError("only the tree of the last look can be read")
-        return files
+        return self._last.files
 
     def spots(self) -> frozenset[Spot]:
         """The tree itself, and each directory in which a part of its path could be swapped."""
         return frozenset(spot for spot in (spot_at(self._path), *map(_swap, _links(self._path))) if spot)
+
+
+def stamped(root: pathlib.Path) -> Stamps | None:
+    """The stamps of the YAML files below `root`; None where anything is neither a file nor a directory."""
+    found: dict[str, tuple[int, int, int, int]] = {}
+    waiting = [(str(root), "")]
+    try:
+        while waiting:
+            directory, prefix = waiting.pop()
+            with os.scandir(directory) as entries:
+                for entry in entries:
+                    if entry.name.startswith("."):
+                        continue
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append((entry.path, f"{prefix}{entry.name}/"))
+                    elif not entry.is_file(follow_symlinks=False):
+                        return None
+                    elif entry.name.lower().endswith((".yaml", ".yml")):
+                        seen = entry.stat(follow_symlinks=False)
+                        stamp = (seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns)
+                        found[prefix + entry.name] = stamp
+    except OSError:
+        return None
+    return found
+
+
+def _tells(changed: int, now: datetime.datetime) -> bool:
+    """Whether a write after `now` would show in a ctime: the tick of the last one is over.
+
+    A file system that only has whole seconds needs two of them.
+    """
+    tick = 0.02 if changed % 10**9 else 2.0
+    return now.timestamp() - changed / 1e9 > tick
+
+
+def _recent(at: datetime.datetime, now: datetime.datetime) -> bool:
+    """Whether stamps may stand for a reading: the slow timer always reads."""
+    return now - at < BELIEVED
 
 
 def digest(files: Mapping[str, bytes]) -> str:

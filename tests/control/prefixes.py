@@ -19,6 +19,7 @@ from llmgw.fleet import events
 from llmgw.fleet.expiry import Timers
 from llmgw.fleet.node import NodeInfo
 from llmgw.fleet.shard import ShardStatus
+from llmgw.kit.clock import SystemClock
 from llmgw.kit.tasks import Tasks
 from llmgw.planning.actions import Action, Assign, Start, Stop
 from llmgw.planning.plan import Plan
@@ -136,8 +137,8 @@ async def by_files(scratch: pathlib.Path, files: Mapping[str, bytes], every: int
     """Write each prefix in place and wait until it was judged. `every` = 1 takes them all."""
     root, counts = scratch / "catalog", Counts()
     _write(root, files)
-    seen = Directory(root)
-    async with _serving(scratch, Directory(root), Rules("files", "auto"), counts) as followed:
+    seen = Directory(root, SystemClock())
+    async with _serving(scratch, Directory(root, SystemClock()), Rules("files", "auto"), counts) as followed:
         for name, data in files.items():
             for length in (*range(0, len(data), every), len(data)):
                 (root / name).write_bytes(data[:length])

@@ -98,7 +98,7 @@ def test_what_is_followed_is_looked_into_too(tmp_path: pathlib.Path) -> None:
     """A commit that its engine would refuse is held, with its place; what stood goes on standing."""
     made = plane(tmp_path / "state", Reader(QWEN))
     followed = Followed(
-        tmp_path / "state", Directory(tmp_path / "catalog"), Rules("files", "auto"), plane=made
+        tmp_path / "state", Directory(tmp_path / "catalog", SystemClock()), Rules("files", "auto"), plane=made
     )
     write(tmp_path / "catalog", {"m.yaml": MODEL, "p.yaml": FIVE})
     followed.settles()

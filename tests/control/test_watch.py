@@ -11,6 +11,7 @@ from llmgw.control.holding import Rules
 from llmgw.control.serve import usual_watch
 from llmgw.control.trees import Directory
 from llmgw.errors import Failed
+from llmgw.kit.clock import SystemClock
 from tests.control.following import PACE, Followed, write
 from tests.control.plane import files
 from tests.control.repository import Repository
@@ -21,7 +22,7 @@ BROKEN = files("qwen")["qwen.yaml"].replace("[small]", "[none]")
 
 def by_files(tmp_path: pathlib.Path, rules: Rules = AUTO) -> Followed:
     """Following `tmp_path/catalog` by files; called again it is a restart."""
-    return Followed(tmp_path / "state", Directory(tmp_path / "catalog"), rules)
+    return Followed(tmp_path / "state", Directory(tmp_path / "catalog", SystemClock()), rules)
 
 
 @pytest.fixture
@@ -268,7 +269,7 @@ def test_a_linked_work_tree_has_its_own_lock(tmp_path: pathlib.Path) -> None:
     repository.commit(files("qwen"))
     linked = tmp_path / "linked"
     repository.git("worktree", "add", "--quiet", "-b", "side", str(linked))
-    source = Directory(linked / "catalog")
+    source = Directory(linked / "catalog", SystemClock())
     assert source.look().locked == ""
     (repository.root / ".git" / "worktrees" / "linked" / "index.lock").touch()
     assert "worktrees/linked/index.lock" in source.look().locked

@@ -15,6 +15,7 @@ import pytest
 from llmgw.control.commits import Commits
 from llmgw.control.holding import Rules
 from llmgw.control.trees import Directory, Spot
+from llmgw.kit.clock import SystemClock
 from tests.control.following import FAST, Followed, live, until, write
 from tests.control.plane import files
 from tests.control.repository import Repository
@@ -57,7 +58,7 @@ def test_renames_are_followed_one_after_the_other(root: pathlib.Path, tmp_path: 
 
     async def story() -> None:
         inodes = {(root / "qwen.yaml").stat().st_ino}
-        async with live(tmp_path / "state", Directory(root), AUTO, HEARD) as followed:
+        async with live(tmp_path / "state", Directory(root, SystemClock()), AUTO, HEARD) as followed:
             await stands(followed, 1)
             for replicas in (2, 3, 4):
                 inodes.add(rename_over(root / "qwen.yaml", files("qwen", replicas=replicas)["qwen.yaml"]))
@@ -74,7 +75,7 @@ def test_a_directory_that_comes_back_is_heard_again(root: pathlib.Path, tmp_path
     """Moved away, another one in its place: what is written in the new one is followed."""
 
     async def story() -> None:
-        async with live(tmp_path / "state", Directory(root), AUTO, HEARD) as followed:
+        async with live(tmp_path / "state", Directory(root, SystemClock()), AUTO, HEARD) as followed:
             await stands(followed, 1)
             shutil.move(root, tmp_path / "c2")
             await until(lambda: followed.watch._followed.blind is not None, "it is seen as gone")
@@ -96,7 +97,9 @@ def test_a_link_is_swapped(root: pathlib.Path, tmp_path: pathlib.Path) -> None:
     current.symlink_to("v1")
 
     async def story() -> None:
-        async with live(tmp_path / "state", Directory(current / "catalog"), AUTO, HEARD) as followed:
+        async with live(
+            tmp_path / "state", Directory(current / "catalog", SystemClock()), AUTO, HEARD
+        ) as followed:
             await stands(followed, 1)
             (tmp_path / "next").symlink_to("v2")
             (tmp_path / "next").replace(current)
@@ -111,7 +114,7 @@ def test_without_events_the_timer_finds_it(root: pathlib.Path, tmp_path: pathlib
     """Every event source can go quiet; none of them is relied upon."""
 
     async def story() -> None:
-        async with live(tmp_path / "state", Deaf(root), AUTO) as followed:
+        async with live(tmp_path / "state", Deaf(root, SystemClock()), AUTO) as followed:
             await stands(followed, 1)
             write(root, files("qwen", replicas=2))
             await stands(followed, 2)
@@ -124,7 +127,7 @@ def test_a_burst_ends_in_its_last(root: pathlib.Path, tmp_path: pathlib.Path) ->
 
     async def story() -> None:
         pace = dataclasses.replace(HEARD, settle=0.3)
-        async with live(tmp_path / "state", Directory(root), AUTO, pace) as followed:
+        async with live(tmp_path / "state", Directory(root, SystemClock()), AUTO, pace) as followed:
             await stands(followed, 1)
             for replicas in range(2, 12):
                 rename_over(root / "qwen.yaml", files("qwen", replicas=min(replicas, 9))["qwen.yaml"])
@@ -142,7 +145,7 @@ def test_two_halves_of_one_update(root: pathlib.Path, tmp_path: pathlib.Path) ->
 
     async def story() -> None:
         pace = dataclasses.replace(HEARD, settle=0.75)
-        async with live(tmp_path / "state", Directory(root), AUTO, pace) as followed:
+        async with live(tmp_path / "state", Directory(root, SystemClock()), AUTO, pace) as followed:
             await stands(followed, 1)
             half = files("qwen", replicas=2)["qwen.yaml"].replace("[small]", "[small, other]")
             rename_over(root / "qwen.yaml", half)
@@ -183,7 +186,7 @@ def test_an_edit_while_the_last_one_is_judged(root: pathlib.Path, tmp_path: path
     """What is written while we plan is not lost: it is the next look's."""
 
     async def story() -> None:
-        async with live(tmp_path / "state", Directory(root), AUTO, HEARD) as followed:
+        async with live(tmp_path / "state", Directory(root, SystemClock()), AUTO, HEARD) as followed:
             await stands(followed, 1)
             adopt = followed.plane.adoption.adopt
 
@@ -209,7 +212,7 @@ def test_it_closes_with_its_listeners(root: pathlib.Path, tmp_path: pathlib.Path
 
     async def story() -> None:
         before = instances()
-        async with live(tmp_path / "state", Directory(root), AUTO) as followed:
+        async with live(tmp_path / "state", Directory(root, SystemClock()), AUTO) as followed:
             await stands(followed, 1)
             await until(lambda: instances() > before, "it listens")
         await until(lambda: instances() == before, "it listens no more")

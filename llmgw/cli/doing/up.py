@@ -33,6 +33,9 @@ from llmgw.planning.render import plan_lines
 LONGEST_START = 30.0
 """Seconds until the three have found each other."""
 
+POLL = 0.05
+"""Seconds between two looks whether it is over."""
+
 LISTEN_EVERY = 0.5
 """Seconds between two looks for news of the catalog."""
 
@@ -129,7 +132,8 @@ class _Parts:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._follow, self._leave = asyncio.Event(), asyncio.Event()
         self._listens = threading.Event()
-        # Not Thread.join: a Ctrl-C inside it makes Python 3.11 believe that the thread has ended.
+        # Asked for, never waited for: a Ctrl-C inside Thread.join makes Python 3.11 believe that the thread has
+        # ended, and inside Event.wait it leaves a lock behind that nobody holds.
         self._over = threading.Event()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._main, name="llmgw-up")
@@ -143,7 +147,8 @@ class _Parts:
             with contextlib.suppress(RuntimeError):  # it has just ended by itself
                 self._loop.call_soon_threadsafe(self._leave.set)
         try:
-            self._over.wait()
+            while not self._over.is_set():
+                time.sleep(POLL)
         except KeyboardInterrupt:
             click.echo("left at once: engines go on, the next `llmgw up` finds them", err=True)
             os._exit(Exit.INTERRUPTED)
@@ -158,7 +163,7 @@ class _Parts:
         limit = clock.now() + LONGEST_START
         while clock.now() < limit:
             self.raise_failure()
-            if self._listens.wait(0.1) and "Ready" in client.get("/v1/status")["nodes"].values():
+            if self._listens.is_set() and "Ready" in client.get("/v1/status")["nodes"].values():
                 return
             time.sleep(0.1)
         raise Failed(
@@ -174,7 +179,8 @@ class _Parts:
         """Until Ctrl-C, or until a part fails; meanwhile say what becomes of edits of the catalog."""
         with contextlib.suppress(KeyboardInterrupt):
             event = int(client.get("/v1/status")["event"])
-            while not self._over.wait(LISTEN_EVERY):
+            while not self._over.is_set():
+                time.sleep(LISTEN_EVERY)
                 with contextlib.suppress(Unreachable):  # it is leaving, or one of its last calls
                     event = _tell(client, event)
 

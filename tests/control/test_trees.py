@@ -1,0 +1,119 @@
+"""A directory that is looked at again and again: what is read again, and what need not be."""
+
+import os
+import pathlib
+
+import pytest
+
+from llmgw.control import trees
+from llmgw.control.trees import Directory, Spot, stamped
+from llmgw.kit.clock import SystemClock
+from tests.control.following import write
+from tests.control.plane import Clock, files
+
+
+@pytest.fixture
+def root(tmp_path: pathlib.Path) -> pathlib.Path:
+    """A catalog that was written long before the looks of `Later`."""
+    write(tmp_path / "catalog", files("qwen"))
+    return tmp_path / "catalog"
+
+
+class Later(Clock):
+    """A minute after the files were written, and then as long as the test says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.at = SystemClock().wall().timestamp() - Clock.wall(self).timestamp() + self.at + 60
+
+
+def readings(monkeypatch: pytest.MonkeyPatch) -> list[pathlib.Path]:
+    """Every full reading from now on."""
+    seen: list[pathlib.Path] = []
+    whole = trees.snapshot
+
+    def counted(path: pathlib.Path, *, prefix: str = "") -> object:
+        seen.append(path)
+        return whole(path, prefix=prefix)
+
+    monkeypatch.setattr(trees, "snapshot", counted)
+    return seen
+
+
+def test_a_settling_tree_is_read_once(root: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unchanged stamps stand for unchanged bytes while a tree settles; the slow timer reads all the same."""
+    clock, seen = Later(), readings(monkeypatch)
+    source = Directory(root, clock)
+    first = source.look()
+    clock.at += 0.75
+    assert source.look() == first
+    assert len(seen) == 1
+    clock.at += 5
+    assert source.look() == first
+    assert len(seen) == 2
+
+
+def test_what_was_just_written_is_read_again(root: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within one tick of its clock a file can change and keep its stamp: then stamps prove nothing."""
+    clock, seen = Later(), readings(monkeypatch)
+    clock.at -= 61
+    source = Directory(root, clock)
+    source.look()
+    source.look()
+    assert len(seen) == 2
+
+
+@pytest.mark.parametrize("change", ["in place", "renamed over", "removed", "added", "touched back"])
+def test_every_change_shows_in_the_stamps(root: pathlib.Path, change: str) -> None:
+    """Also one that keeps the size and sets the old mtime: the ctime is nobody's to set."""
+    path, before = root / "qwen.yaml", stamped(root)
+    data, times = path.read_bytes(), path.stat()
+    match change:
+        case "in place":
+            path.write_bytes(data.replace(b"qwen", b"qwem"))
+        case "renamed over":
+            (root / ".new").write_bytes(data)
+            (root / ".new").replace(path)
+        case "removed":
+            path.unlink()
+        case "added":
+            (root / "more.yml").write_bytes(data)
+        case "touched back":
+            path.write_bytes(data.replace(b"qwen", b"qwem"))
+            os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert stamped(root) != before
+
+
+def test_links_have_no_stamps(root: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """What a link leads to changes without it, so everything is read; a directory that is gone has none either."""
+    (root / "link.yaml").symlink_to("qwen.yaml")
+    assert stamped(root) is None
+    assert stamped(tmp_path / "gone") is None
+
+
+def test_only_the_last_look_can_be_read(root: pathlib.Path) -> None:
+    """A tree is read as it was seen, or not at all."""
+    source = Directory(root, SystemClock())
+    first = source.look()
+    assert sorted(source.read(first)) == [f"{root}/qwen.yaml", f"{root}/small.yaml"]
+    write(root, files("phi"))
+    source.look()
+    with pytest.raises(ValueError, match="last look"):
+        source.read(first)
+
+
+def test_what_matters_at_a_spot(tmp_path: pathlib.Path) -> None:
+    """Below a tree everything but dot files; beside a link only the link."""
+    tree = Spot(tmp_path, (1, 2))
+    assert tree.matters(str(tmp_path / "models" / "a.yaml"))
+    assert not tree.matters(str(tmp_path / ".git" / "index"))
+    assert not tree.matters(str(tmp_path / "models" / ".a.yaml.swp"))
+    beside = Spot(tmp_path, (1, 2), frozenset({"current"}))
+    assert beside.matters(str(tmp_path / "current"))
+    assert not beside.matters(str(tmp_path / "other"))
+
+
+def test_a_hidden_ancestor_hides_nothing() -> None:
+    """A catalog below ~/.config is a catalog."""
+    hidden = Spot(pathlib.Path("/home/ada/.config/catalog"), (1, 2))
+    assert hidden.matters("/home/ada/.config/catalog/a.yaml")
