@@ -6,14 +6,12 @@ in tuples here, the first that is given counts. What is missing or absurd is tak
 
 from collections import ChainMap
 from collections.abc import Mapping
-from typing import Any
 
-from llmgw.catalog.facts import Experts, Latent, ModelFacts, Quantisation, Recurrent, Weights
-
-Config = Mapping[str, Any]
+from llmgw.catalog.config_values import Config, items, mapping, number
+from llmgw.catalog.facts import Experts, Latent, ModelFacts, Quantisation, Weights
+from llmgw.catalog.hf_layers import attention, recurrent
 
 _INNER = ("text_config", "llm_config", "language_config", "language_model_config")
-_LARGEST = 1 << 40
 
 
 def facts_of(config: Config, weights: Weights | None = None) -> ModelFacts:
@@ -22,10 +20,10 @@ def facts_of(config: Config, weights: Weights | None = None) -> ModelFacts:
     experts = _experts(text)
     latent = _latent(text)
     layers = number(text, "num_hidden_layers", "n_layer", "num_layers", "n_layers")
-    full, windowed, window = _attention(text, layers)
+    full, windowed, window = attention(text, layers)
     heads = number(text, "num_attention_heads", "n_head", "n_heads")
     hidden = number(text, "hidden_size", "n_embd", "d_model")
-    vision = _mapping(config, "vision_config")
+    vision = mapping(config, "vision_config")
     return ModelFacts(
         architecture=_architecture(config),
         layers=layers,
@@ -40,7 +38,7 @@ def facts_of(config: Config, weights: Weights | None = None) -> ModelFacts:
         windowed=windowed,
         window=window,
         latent=latent,
-        recurrent=_recurrent(text, hidden),
+        recurrent=recurrent(text, hidden),
         experts=experts,
         quantisation=_quantisation(text),
         vision_heads=number(vision, "num_heads", "num_attention_heads"),
@@ -52,32 +50,13 @@ def facts_of(config: Config, weights: Weights | None = None) -> ModelFacts:
 
 def language_part(config: Config) -> Config:
     """The numbers of the language model; those of the whole stand behind them where it is silent."""
-    part = _mapping(config, "thinker_config") or config
-    inner = next((found for name in _INNER if (found := _mapping(part, name))), {})
+    part = mapping(config, "thinker_config") or config
+    inner = next((found for name in _INNER if (found := mapping(part, name))), {})
     return ChainMap(dict(inner), dict(part), dict(config))
 
 
-def number(config: Config, *names: str) -> int:
-    """The first of `names` that is a number a model can have, else 0."""
-    for name in names:
-        value = config.get(name)
-        if type(value) is int and 0 < value < _LARGEST:
-            return value
-    return 0
-
-
-def _mapping(config: Config, name: str) -> Config:
-    value = config.get(name)
-    return value if isinstance(value, Mapping) else {}
-
-
-def _list(config: Config, name: str) -> list[Any]:
-    value = config.get(name)
-    return value if isinstance(value, list) else []
-
-
 def _architecture(config: Config) -> str:
-    named = _list(config, "architectures")
+    named = items(config, "architectures")
     return str(named[0])[:120] if named else str(config.get("model_type", ""))[:120]
 
 
@@ -122,87 +101,11 @@ def _dense(text: Config, experts: Experts | None, hidden: int) -> int:
         return width or (4 * hidden if "n_embd" in text else 0)
     some = (
         number(text, "first_k_dense_replace")
-        or _list(text, "mlp_only_layers")
+        or items(text, "mlp_only_layers")
         or number(text, "decoder_sparse_step") > 1
         or number(text, "interleave_moe_layer_step") > 1
     )
     return width if some else 0
-
-
-# Layers by kind -------------------------------------------------------------------------------------
-
-_FULL = frozenset({"full_attention", "attention", "hybrid", "global_attention", "full", "*"})
-_WINDOWED = frozenset({"sliding_attention", "chunked_attention", "local_attention", "sliding"})
-
-
-def _attention(text: Config, layers: int) -> tuple[int, int, int]:
-    """Layers that keep everything, layers that keep a window, and the window in tokens."""
-    window = number(text, "sliding_window", "attention_chunk_size", "sliding_window_size")
-    kinds = _list(text, "layer_types") or _list(text, "layers_block_type") or list(_pattern(text))
-    if kinds:
-        full = sum(kind in _FULL for kind in kinds if isinstance(kind, str))
-        windowed = sum(kind in _WINDOWED for kind in kinds if isinstance(kind, str))
-        return (full, windowed, window) if window else (full + windowed, 0, 0)
-    full = _full_layers(text, layers, window)
-    if _recurrent(text, 0) is not None or not window:
-        return full, 0, 0
-    windowed = max(0, layers - full)
-    return full, windowed, window if windowed else 0
-
-
-def _pattern(text: Config) -> str:
-    """NemotronH's letter a layer: `*` is attention, `M` a state, `-` neither."""
-    value = text.get("hybrid_override_pattern")
-    return value if isinstance(value, str) and len(value) < 4096 else ""
-
-
-def _full_layers(text: Config, layers: int, window: int) -> int:
-    """Layers that attend to everything, where no list names them."""
-    every = number(text, "full_attention_interval", "attn_layer_period")
-    if every:
-        return layers // every
-    if _list(text, "attn_layer_indices"):
-        return len(_list(text, "attn_layer_indices"))
-    if not window or text.get("use_sliding_window") is False:
-        return layers
-    if "max_window_layers" in text:
-        return layers  # Qwen2's half-windowed form, which engines do not run as such
-    return _windowed_family(text, layers)
-
-
-def _windowed_family(text: Config, layers: int) -> int:
-    named = _list(text, "no_rope_layers")
-    if named:
-        return sum(value == 0 for value in named)
-    if number(text, "attention_chunk_size"):
-        return layers // (number(text, "no_rope_layer_interval") or 4)
-    if number(text, "sliding_window_pattern"):
-        return layers // number(text, "sliding_window_pattern")
-    known = {"gemma2": 2, "gemma3": 6, "gemma3_text": 6, "gpt_oss": 2, "cohere2": 4}
-    return layers // known[kind] if (kind := str(text.get("model_type", ""))) in known else 0
-
-
-def _recurrent(text: Config, hidden: int) -> Recurrent | None:
-    values = number(text, "linear_num_value_heads")
-    if values:
-        return _delta_net(text, values)
-    heads = number(text, "mamba_num_heads", "mamba_n_heads", "n_mamba_heads")
-    size = number(text, "mamba_d_state", "ssm_state_size", "mamba_state_size")
-    if not heads and not size:
-        return None
-    groups = number(text, "mamba_n_groups", "mamba_ngroups", "n_groups") or 1
-    head = number(text, "mamba_head_dim", "mamba_d_head", "mamba_headdim")
-    kernel = number(text, "mamba_d_conv", "conv_kernel", "mamba_conv_kernel") or 4
-    inner = heads * head or (number(text, "mamba_expand") or 2) * hidden
-    shared = 2 * groups * size if heads else 0
-    return Recurrent(heads, groups, inner * size, (kernel - 1) * (inner + shared))
-
-
-def _delta_net(text: Config, values: int) -> Recurrent:
-    keys = number(text, "linear_num_key_heads") or values
-    key, value = number(text, "linear_key_head_dim"), number(text, "linear_value_head_dim")
-    kernel = number(text, "linear_conv_kernel_dim") or 4
-    return Recurrent(values, keys, values * key * value, (kernel - 1) * (2 * keys * key + values * value))
 
 
 # Context --------------------------------------------------------------------------------------------
@@ -221,7 +124,7 @@ def _longest(text: Config) -> int:
     if not given:
         return 0
     longest = min(given)
-    rope = _mapping(text, "rope_scaling") or _mapping(text, "rope_parameters")
+    rope = mapping(text, "rope_scaling") or mapping(text, "rope_parameters")
     kind, factor = str(rope.get("rope_type", rope.get("type", ""))), rope.get("factor")
     if kind in _UNSCALED or not isinstance(factor, int | float) or not 1 <= factor <= 4096:
         return longest
@@ -237,13 +140,13 @@ _GROUPED = frozenset({"awq", "gptq", "auto-round", "compressed-tensors", "awq_ma
 
 
 def _quantisation(text: Config) -> Quantisation | None:
-    found = _mapping(text, "quantization_config") or _mapping(text, "compression_config")
+    found = mapping(text, "quantization_config") or mapping(text, "compression_config")
     if not found:
         return None
     method = str(found.get("quant_method", ""))[:40].lower()
     scheme = _scheme(found)
     ignored = ("modules_to_not_convert", "ignored_layers", "ignore", "modules_to_not_quantize")
-    skipped = [str(name) for key in ignored for name in _list(found, key)[:20_000]]
+    skipped = [str(name) for key in ignored for name in items(found, key)[:20_000]]
     return Quantisation(
         method=method,
         bits=number(found, "bits", "w_bit") or number(scheme, "num_bits"),
@@ -257,8 +160,8 @@ def _quantisation(text: Config) -> Quantisation | None:
 
 def _scheme(found: Config) -> Config:
     """The weights' scheme of the first group of a compressed-tensors model."""
-    groups = [group for group in _mapping(found, "config_groups").values() if isinstance(group, Mapping)]
-    return _mapping(groups[0], "weights") if groups else {}
+    groups = [group for group in mapping(found, "config_groups").values() if isinstance(group, Mapping)]
+    return mapping(groups[0], "weights") if groups else {}
 
 
 def _block(value: object) -> tuple[int, int] | None:

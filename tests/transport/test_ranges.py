@@ -13,7 +13,8 @@ from llmgw.catalog.facts import ModelFacts
 from llmgw.catalog.hub import Hub
 from llmgw.catalog.sources import Source, parse
 from llmgw.kit.clock import SystemClock
-from llmgw.transport.ranges import CannotRead, Limits, facts_of
+from llmgw.transport.facts import facts_of
+from llmgw.transport.ranges import CannotRead, Limits
 from tests.support import models, scripted_model
 from tests.support.weights_server import Answer, WeightsServer
 

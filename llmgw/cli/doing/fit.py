@@ -18,7 +18,8 @@ from llmgw.cli.exits import Exit
 from llmgw.cli.sums import fit_json, fit_lines
 from llmgw.errors import Failed
 from llmgw.kit.text import safe
-from llmgw.transport.ranges import CannotRead, facts_of
+from llmgw.transport.facts import facts_of
+from llmgw.transport.ranges import CannotRead
 
 
 def run(
