@@ -18,9 +18,10 @@ from llmgw.fleet.world import Fleet
 from llmgw.kit.chance import Chance
 from llmgw.kit.clock import Clock
 from llmgw.planning.actions import Action, Assign, Drain, Start, Stop, Undrain
+from llmgw.planning.board import Board
 from llmgw.planning.desired import Desired
 from llmgw.planning.ledger import Ledger
-from llmgw.planning.reconcile import Unplaced
+from llmgw.planning.needs import Unplaced
 from llmgw.planning.settle import settle
 
 log = logging.getLogger(__name__)
@@ -54,6 +55,7 @@ class Loop:
         self.fenced = ""
         self._clock, self._chance, self._journal = clock, chance, journal
         self._dispatch, self._publish = dispatch, publish
+        self._board = Board()
         self._news = asyncio.Event()
         self._wake_at: float | None = None
         self._listening = clock.now()
@@ -98,7 +100,8 @@ class Loop:
         self._notice_stall()
         if self.fenced:
             return
-        done = settle(self.desired, self.fleet, self.ledger, self._clock.now(), self._chance, self.timers)
+        now = self._clock.now()
+        done = settle(self.desired, self.fleet, self.ledger, now, self._chance, self.timers, self._board)
         for alarm in done.alarms:
             if alarm not in self.alarms:
                 self._journal.note("alarm", "fleet", alarm)

@@ -4,61 +4,105 @@ A GPU is held from the moment a shard is assigned until its node reported it gon
 processes hold theirs. What a node did not say is None, and refuses nothing.
 """
 
-import dataclasses
 from collections.abc import Iterable, Mapping
 
 from llmgw.fleet.node import Gpu, NodeInfo
-from llmgw.fleet.shard import ShardSpec
+from llmgw.fleet.shard import PORTS_PER_SHARD, ShardSpec
 from llmgw.fleet.world import Fleet
 
+_MICRO = 1_000_000
 
-@dataclasses.dataclass(frozen=True, slots=True)
+
 class Room:
-    """What is left on one node. `held_by` maps a GPU UUID to the replica on it; `ports` are taken."""
+    """What is left on one node. `add` takes from it; when something goes, `room` builds it anew.
 
-    info: NodeInfo
-    held_by: Mapping[str, str]
-    ports: frozenset[int]
-    cores_booked: float
-    memory_booked: int
-    disk_booked: int
-    siblings: Mapping[str, int]
+    `free` = healthy cards that nobody of ours holds, by type and in the node's order; `held_by` maps
+    a GPU UUID to the replica on it; `siblings` counts shards by model; `cached` are whole weights.
+    In whatever order shards are added, the room is the same.
+    """
+
+    __slots__ = (
+        "_arriving",
+        "_blocks",
+        "_cores",
+        "cached",
+        "free",
+        "held_by",
+        "info",
+        "memory_booked",
+        "siblings",
+    )
+
+    def __init__(self, info: NodeInfo) -> None:
+        self.info = info
+        self.held_by: dict[str, str] = {}
+        self.siblings: dict[str, int] = {}
+        self.memory_booked = 0
+        self.cached = frozenset(entry.cache_name for entry in info.weights or () if entry.whole)
+        self.free: dict[str, list[Gpu]] = {}
+        self._cores = 0
+        self._arriving: dict[str, int] = {}
+        self._blocks = 0
+        for gpu in info.gpus or ():
+            if gpu.healthy:
+                self.free.setdefault(gpu.name, []).append(gpu)
+        for port in info.ports_taken:
+            self._take_port(port)
+
+    def add(self, spec: ShardSpec) -> None:
+        """A shard takes its part."""
+        for gpu in spec.gpus:
+            self.held_by[gpu] = min(spec.replica, self.held_by.get(gpu, spec.replica))
+        if spec.gpus:
+            for kind, cards in self.free.items():
+                self.free[kind] = [gpu for gpu in cards if gpu.uuid not in self.held_by]
+        self._take_port(spec.port)
+        self._take_port(spec.port + PORTS_PER_SHARD - 1)
+        self._cores += round(spec.profile.cpu_cores * _MICRO)
+        self.memory_booked += spec.profile.cpu_memory
+        self.siblings[spec.model] = self.siblings.get(spec.model, 0) + 1
+        if spec.source_bytes and spec.cache_name not in self.cached:
+            self._arriving[spec.cache_name] = max(spec.source_bytes, self._arriving.get(spec.cache_name, 0))
+
+    @property
+    def cores_booked(self) -> float:
+        return self._cores / _MICRO
+
+    @property
+    def disk_booked(self) -> int:
+        """Bytes of weights that are on their way here."""
+        return sum(self._arriving.values())
 
     def free_gpus(self) -> list[Gpu]:
-        """Healthy cards that nobody of ours holds, in the node's order."""
-        return [gpu for gpu in self.info.gpus or () if gpu.healthy and gpu.uuid not in self.held_by]
+        """Healthy cards that nobody of ours holds."""
+        return [gpu for cards in self.free.values() for gpu in cards]
 
-    def port_block(self, size: int) -> int | None:
-        """The first port of the lowest free block of `size`, or None."""
+    def port_block(self) -> int | None:
+        """The first port of the lowest block of `PORTS_PER_SHARD` that is free, or None."""
+        lowest = (~self._blocks & (self._blocks + 1)).bit_length() - 1
         first, last = self.info.ports
-        for start in range(first, last - size + 2, size):
-            if not any(port in self.ports for port in range(start, start + size)):
-                return start
-        return None
+        start = first + lowest * PORTS_PER_SHARD
+        return start if start + PORTS_PER_SHARD - 1 <= last else None
+
+    def _take_port(self, port: int) -> None:
+        # Blocks as bits of one integer: a port outside the range is nobody's business.
+        first, last = self.info.ports
+        if first <= port <= last:
+            self._blocks |= 1 << (port - first) // PORTS_PER_SHARD
 
 
-def rooms(fleet: Fleet) -> dict[str, Room]:
+def rooms(fleet: Fleet) -> Mapping[str, Room]:
     """The room on every node that has ever registered, by node id."""
-    by_node: dict[str, list[ShardSpec]] = {name: [] for name in fleet.nodes}
+    found = {name: Room(node.info) for name, node in fleet.nodes.items()}
     for shard in fleet.shards.values():
-        if shard.spec.node in by_node:
-            by_node[shard.spec.node].append(shard.spec)
-    return {name: room(fleet.nodes[name].info, specs) for name, specs in by_node.items()}
+        if shard.spec.node in found:
+            found[shard.spec.node].add(shard.spec)
+    return found
 
 
 def room(info: NodeInfo, specs: Iterable[ShardSpec]) -> Room:
     """The room that `specs` leave on a node."""
-    held: dict[str, str] = {}
-    ports = set(info.ports_taken)
-    cores, memory = 0.0, 0
-    arriving: dict[str, int] = {}
-    siblings: dict[str, int] = {}
+    left = Room(info)
     for spec in specs:
-        held.update(dict.fromkeys(spec.gpus, spec.replica))
-        ports.update(spec.ports)
-        cores += spec.profile.cpu_cores
-        memory += spec.profile.cpu_memory
-        siblings[spec.model] = siblings.get(spec.model, 0) + 1
-        if not info.holds(spec.cache_name):
-            arriving[spec.cache_name] = spec.source_bytes
-    return Room(info, held, frozenset(ports), cores, memory, sum(arriving.values()), siblings)
+        left.add(spec)
+    return left

@@ -1,4 +1,7 @@
-"""Shards in rank order, and what a replica is because of them. Derived on every pass, never stored."""
+"""Shards in rank order, and what a replica is because of them. Derived from reports, never stored.
+
+`planning.board` derives a replica again whenever something that it follows from has changed.
+"""
 
 import dataclasses
 from collections.abc import Iterable, Mapping
@@ -7,7 +10,7 @@ from typing import Literal
 from llmgw.fleet.expiry import Standing, Timers
 from llmgw.fleet.lifecycle import ENDED, PENDING
 from llmgw.fleet.shard import ShardSpec
-from llmgw.fleet.world import Fleet, Shard
+from llmgw.fleet.world import Shard
 
 Phase = Literal["Fetching", "Starting", "Ready", "Unreachable", "Failed", "Lost", "Unknown"]
 
@@ -43,37 +46,29 @@ class Replica:
     @property
     def serves(self) -> bool:
         """Whether clients are sent to it (unless it drains)."""
-        return self.phase in ("Ready", "Unreachable") and all(
-            shard.state in ("ready", "draining") for shard in self.present
+        return self.phase == "Ready" or (
+            self.phase == "Unreachable"
+            and all(shard.state in ("ready", "draining") for shard in self.present)
+        )
+
+    @property
+    def hangs_on_time(self) -> bool:
+        """Whether time, silence or evidence alone can change what it is."""
+        return self.phase != "Ready" and any(
+            shard is None or not shard.confirmed or self.phase in ("Unreachable", "Lost")
+            for shard in self.shards
         )
 
 
-def replicas(
-    fleet: Fleet, standings: Mapping[str, Standing], green: Iterable[str], now: float, timers: Timers
-) -> dict[str, Replica]:
-    """Every replica of the fleet, by id, in id order. `green` are those whose data plane proves life."""
-    by_id: dict[str, list[Shard]] = {}
-    for key in sorted(fleet.shards):
-        by_id.setdefault(key[0], []).append(fleet.shards[key])
-    alive = frozenset(green)
-    return {
-        name: _replica(name, shards, standings, name in alive, now, timers) for name, shards in by_id.items()
-    }
-
-
-def _replica(
-    name: str,
-    present: list[Shard],
-    standings: Mapping[str, Standing],
-    green: bool,
-    now: float,
-    timers: Timers,
+def derive(
+    present: Iterable[Shard], standings: Mapping[str, Standing], green: bool, now: float, timers: Timers
 ) -> Replica:
-    spec = present[0].spec
-    ranks: dict[int, Shard] = {shard.spec.rank: shard for shard in present}
+    """The replica that these shards make. `green` = its data plane proves that it lives."""
+    ranks = {shard.spec.rank: shard for shard in present}
+    spec = ranks[min(ranks)].spec
     shards = tuple(ranks.get(peer.rank) for peer in spec.peers)
     phase, why = _phase(spec, shards, standings, green, now, timers)
-    return Replica(name, spec, shards, phase, why, max(shard.since for shard in present))
+    return Replica(spec.replica, spec, shards, phase, why, max(shard.since for shard in ranks.values()))
 
 
 def _phase(

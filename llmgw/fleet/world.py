@@ -1,12 +1,13 @@
 """The observed state: what nodes and gateways said, and what was asked of them since.
 
 `Fleet` is a value. `apply(event, now)` gives the next one; the maps inside are copied when they
-change and never mutated, so a snapshot can be planned against while the loop goes on.
+change and never mutated, so a snapshot can be planned against while the loop goes on. `Draft` is where
+the next value is written: for many events at once it copies each map once.
 """
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import Literal, TypeVar
+from typing import Generic, Literal, TypeVar
 
 from llmgw.fleet import events
 from llmgw.fleet.expiry import Standing, Timers, standing
@@ -67,47 +68,16 @@ class Fleet:
     gateways: Mapping[str, Gateway] = dataclasses.field(default_factory=dict)
     progress: Mapping[str, tuple[Progress, ...]] = dataclasses.field(default_factory=dict)
 
-    def apply(self, event: events.Event, now: float) -> "Fleet":  # noqa: PLR0911, PLR0912 - one arm an event
+    def apply(self, event: events.Event, now: float) -> "Fleet":
         """The fleet after `event`. A word from an unknown node or shard changes nothing."""
-        match event:
-            case events.Registered():
-                return self._registered(event, now)
-            case events.Reported():
-                return self._reported(event, now)
-            case events.Heartbeat():
-                return _idle(self._heard(event.node, now), event.idle)
-            case events.Progressed():
-                heard = self._heard(event.node, now)
-                return dataclasses.replace(heard, progress=_put(self.progress, event.node, event.progress))
-            case events.Disconnected(node=name):
-                if name not in self.nodes:
-                    return self
-                gone = dataclasses.replace(self.nodes[name], connected=False)
-                return dataclasses.replace(self, nodes=_put(self.nodes, name, gone))
-            case events.Assigned(spec=spec):
-                status = ShardStatus(spec.replica, spec.rank, "assigned")
-                shard = Shard(spec, status, now, confirmed=False)
-                return dataclasses.replace(self, shards=_put(self.shards, spec.key, shard))
-            case events.Ordered(key=key, order=order):
-                if key not in self.shards:
-                    return self
-                shard = dataclasses.replace(self.shards[key], ordered=order, ordered_at=now)
-                return dataclasses.replace(self, shards=_put(self.shards, key, shard))
-            case events.GatewaySeen():
-                return self._gateway(event, now)
-            case events.GatewayForgotten(gateway=name):
-                return dataclasses.replace(self, gateways=_without(self.gateways, (name,)))
-            case events.Stalled(seconds=seconds):
-                return self._stalled(seconds, now)
-            case events.NodeForgotten(node=name):
-                left = [key for key, shard in self.shards.items() if shard.spec.node == name]
-                return dataclasses.replace(
-                    self,
-                    roster=self.roster - {name},
-                    nodes=_without(self.nodes, (name,)),
-                    shards=_without(self.shards, left),
-                    progress=_without(self.progress, (name,)),
-                )
+        return self.after((event,), now)
+
+    def after(self, happened: Iterable[events.Event], now: float) -> "Fleet":
+        """The fleet after all of these, in order; each map is copied once."""
+        draft = Draft(self)
+        for event in happened:
+            draft.apply(event, now)
+        return draft.fleet
 
     def standing(self, node: str, now: float, timers: Timers) -> Standing:
         """What the node's silence means. One of the roster that has not spoken yet is Unheard."""
@@ -124,29 +94,103 @@ class Fleet:
         """The shards whose spec names `node`."""
         return [shard for shard in self.shards.values() if shard.spec.node == node]
 
-    def _registered(self, event: events.Registered, now: float) -> "Fleet":
+
+class _Table(Generic[K, V]):
+    """One map of a draft: somebody else's until it is first written, then a copy of our own."""
+
+    def __init__(self, given: Mapping[K, V]) -> None:
+        self.read = given
+        self._own: dict[K, V] | None = None
+
+    @property
+    def write(self) -> dict[K, V]:
+        if self._own is None:
+            self.read = self._own = dict(self.read)
+        return self._own
+
+
+class Draft:
+    """A fleet being written by one owner: `settle` through its passes, `Fleet.after` through its events.
+
+    `fleet` may be asked for in between. It shares the draft's maps, so it is a value only once its
+    owner writes no more.
+    """
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._since, self._roster, self._given = fleet.since, fleet.roster, fleet
+        self._nodes = _Table(fleet.nodes)
+        self._shards = _Table(fleet.shards)
+        self._gateways = _Table(fleet.gateways)
+        self._progress = _Table(fleet.progress)
+
+    @property
+    def fleet(self) -> Fleet:
+        """What is written so far; the very fleet that was given while nothing is."""
+        given = self._given
+        new = Fleet(
+            self._since,
+            self._roster,
+            self._nodes.read,
+            self._shards.read,
+            self._gateways.read,
+            self._progress.read,
+        )
+        same = (
+            new.nodes is given.nodes
+            and new.shards is given.shards
+            and new.gateways is given.gateways
+            and new.progress is given.progress
+            and (new.since, new.roster) == (given.since, given.roster)
+        )
+        return given if same else new
+
+    def apply(self, event: events.Event, now: float) -> None:  # noqa: PLR0912 - one arm an event
+        """Write what `event` changes. A word from an unknown node or shard changes nothing."""
+        match event:
+            case events.Registered():
+                self._registered(event, now)
+            case events.Reported():
+                self._reported(event, now)
+            case events.Heartbeat():
+                self._heard(event.node, now)
+                self._idle(event.idle)
+            case events.Progressed():
+                self._heard(event.node, now)
+                self._progress.write[event.node] = event.progress
+            case events.Disconnected(node=name):
+                if name in self._nodes.read:
+                    self._nodes.write[name] = dataclasses.replace(self._nodes.read[name], connected=False)
+            case events.Assigned(spec=spec):
+                status = ShardStatus(spec.replica, spec.rank, "assigned")
+                self._shards.write[spec.key] = Shard(spec, status, now, confirmed=False)
+            case events.Ordered(key=key, order=order):
+                if key in self._shards.read:
+                    shard = self._shards.read[key]
+                    self._shards.write[key] = dataclasses.replace(shard, ordered=order, ordered_at=now)
+            case events.GatewayForgotten(gateway=name):
+                if name in self._gateways.read:
+                    del self._gateways.write[name]
+            case events.Stalled(seconds=seconds):
+                self._stalled(seconds, now)
+            case events.NodeForgotten(node=name):
+                self._forgotten(name)
+
+    def _registered(self, event: events.Registered, now: float) -> None:
         name = event.info.id
-        old = [key for key, shard in self.shards.items() if shard.spec.node == name]
-        shards = {key: shard for key, shard in self.shards.items() if key not in set(old)}
+        self._drop_shards(name)
         for spec, status in event.shards:
             if status.state != "gone":
-                shards[spec.key] = Shard(spec, status, now - status.age)
-        return dataclasses.replace(
-            self,
-            roster=self.roster | {name},
-            nodes=_put(self.nodes, name, Node(event.info, now, now, failures=event.failures)),
-            shards=shards,
-            progress=_put(self.progress, name, event.progress),
-        )
+                self._shards.write[spec.key] = Shard(spec, status, now - status.age)
+        self._roster = self._roster | {name}
+        self._nodes.write[name] = Node(event.info, now, now, failures=event.failures)
+        self._progress.write[name] = event.progress
 
-    def _reported(self, event: events.Reported, now: float) -> "Fleet":
-        heard = self._heard(event.node, now)
-        if event.info is not None and event.node in heard.nodes:
-            node = dataclasses.replace(heard.nodes[event.node], info=event.info)
-            heard = dataclasses.replace(heard, nodes=_put(heard.nodes, event.node, node))
-        shards = dict(heard.shards)
+    def _reported(self, event: events.Reported, now: float) -> None:
+        self._heard(event.node, now)
+        if event.info is not None and event.node in self._nodes.read:
+            self._nodes.write[event.node] = dataclasses.replace(self._nodes.read[event.node], info=event.info)
         for status in event.statuses:
-            shard = shards.get(status.key)
+            shard = self._shards.read.get(status.key)
             if (
                 shard is None
                 or shard.spec.node != event.node
@@ -154,67 +198,60 @@ class Fleet:
             ):
                 continue
             if status.state == "gone":
-                del shards[status.key]
+                del self._shards.write[status.key]
             else:
                 since = shard.since if status.state == shard.state else now - status.age
-                shards[status.key] = dataclasses.replace(shard, status=status, since=since, confirmed=True)
-        return dataclasses.replace(heard, shards=shards)
+                self._shards.write[status.key] = dataclasses.replace(
+                    shard, status=status, since=since, confirmed=True
+                )
 
-    def _heard(self, name: str, now: float) -> "Fleet":
-        if name not in self.nodes:
-            return self
-        node = dataclasses.replace(self.nodes[name], last_seen=now, connected=True)
-        return dataclasses.replace(self, nodes=_put(self.nodes, name, node))
+    def _heard(self, name: str, now: float) -> None:
+        if name in self._nodes.read:
+            node = self._nodes.read[name]
+            self._nodes.write[name] = dataclasses.replace(node, last_seen=now, connected=True)
 
-    def _gateway(self, event: events.GatewaySeen, now: float) -> "Fleet":
-        seen = Gateway(
+    def _idle(self, idle: tuple[tuple[ShardKey, bool], ...]) -> None:
+        for key, value in idle:
+            shard = self._shards.read.get(key)
+            if shard is not None and shard.status.idle != value:
+                status = dataclasses.replace(shard.status, idle=value)
+                self._shards.write[key] = dataclasses.replace(shard, status=status)
+
+    def _gateway(self, event: events.GatewaySeen, now: float) -> None:
+        self._gateways.write[event.gateway] = Gateway(
             acked=event.acked,
             in_flight=dict(event.in_flight),
             green_at={replica: now - age for replica, age in event.green},
             queued=dict(event.queued),
             last_seen=now,
         )
-        return dataclasses.replace(self, gateways=_put(self.gateways, event.gateway, seen))
 
-    def _stalled(self, seconds: float, now: float) -> "Fleet":
+    def _stalled(self, seconds: float, now: float) -> None:
         def later(at: float) -> float:
             return min(now, at + seconds)
 
+        self._since = later(self._since)
+        for name, node in self._nodes.read.items():
+            self._nodes.write[name] = dataclasses.replace(node, last_seen=later(node.last_seen))
+        for name, gateway in self._gateways.read.items():
+            self._gateways.write[name] = dataclasses.replace(gateway, last_seen=later(gateway.last_seen))
         # Orders wait for answers that we could not hear; what a shard is, it has been all the while.
-        shards = {
-            key: dataclasses.replace(
-                shard,
-                since=shard.since if shard.confirmed else later(shard.since),
-                ordered_at=later(shard.ordered_at),
-            )
-            if shard.ordered or not shard.confirmed
-            else shard
-            for key, shard in self.shards.items()
-        }
-        return dataclasses.replace(
-            self,
-            since=later(self.since),
-            nodes={k: dataclasses.replace(v, last_seen=later(v.last_seen)) for k, v in self.nodes.items()},
-            gateways={
-                k: dataclasses.replace(v, last_seen=later(v.last_seen)) for k, v in self.gateways.items()
-            },
-            shards=shards,
-        )
+        for key, shard in self._shards.read.items():
+            if shard.ordered or not shard.confirmed:
+                self._shards.write[key] = dataclasses.replace(
+                    shard,
+                    since=shard.since if shard.confirmed else later(shard.since),
+                    ordered_at=later(shard.ordered_at),
+                )
 
+    def _forgotten(self, name: str) -> None:
+        self._roster = self._roster - {name}
+        self._drop_shards(name)
+        if name in self._nodes.read:
+            del self._nodes.write[name]
+        if name in self._progress.read:
+            del self._progress.write[name]
 
-def _put(table: Mapping[K, V], key: K, value: V) -> dict[K, V]:
-    return {**table, key: value}
-
-
-def _without(table: Mapping[K, V], keys: Iterable[K]) -> dict[K, V]:
-    gone = set(keys)
-    return {key: value for key, value in table.items() if key not in gone}
-
-
-def _idle(fleet: Fleet, idle: tuple[tuple[ShardKey, bool], ...]) -> Fleet:
-    changed = {
-        key: dataclasses.replace(shard, status=dataclasses.replace(shard.status, idle=value))
-        for key, value in idle
-        if (shard := fleet.shards.get(key)) is not None and shard.status.idle != value
-    }
-    return dataclasses.replace(fleet, shards={**fleet.shards, **changed}) if changed else fleet
+    def _drop_shards(self, node: str) -> None:
+        for key in [key for key, shard in self._shards.read.items() if shard.spec.node == node]:
+            del self._shards.write[key]

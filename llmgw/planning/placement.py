@@ -1,12 +1,11 @@
 """Where a replica goes: hard rules in a list, then preferences as one tuple.
 
-Called by `reconcile` for the one replica it may place in a pass, and by screens that explain why
-nothing fits. Every refusal names the node, the rule and the numbers.
+`stock` tries the rules on the few nodes that come first by preference; `reconcile` asks for every
+refusal of what found no place. Every refusal names the node, the rule and the numbers.
 """
 
 import dataclasses
-import fnmatch
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 
 from llmgw.catalog.model import Model, Profile
 from llmgw.fleet.expiry import Standing
@@ -14,9 +13,12 @@ from llmgw.fleet.inventory import Room
 from llmgw.fleet.node import Gpu
 from llmgw.fleet.shard import PORTS_PER_SHARD, Peer, ShardSpec
 from llmgw.kit.units import show_bytes, show_memory
+from llmgw.planning.wants import allows
 
 DISK_RESERVE = 1 << 30
 """Bytes of disk that no download may take: engines write compile caches."""
+CPU = "cpu"
+"""The type of card of a model that needs none."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -38,6 +40,7 @@ class Request:
     model: Model
     profile: Profile
     generation: str
+    cache_name: str
     source_bytes: int = 0
     avoid: frozenset[str] = frozenset()
 
@@ -53,6 +56,18 @@ class Site:
     @property
     def name(self) -> str:
         return self.room.info.name
+
+    @property
+    def cores_left(self) -> float:
+        return (self.room.info.cpu_cores or 0.0) - self.room.cores_booked
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Choice:
+    """Where one replica goes: a node for each rank, and the type of their cards."""
+
+    kind: str
+    sites: tuple[Site, ...]
 
 
 def node_ready(site: Site, _: Request) -> str:
@@ -84,13 +99,13 @@ def cards_free(site: Site, request: Request) -> str:
         return ""
     if site.room.info.gpus is None:
         return "its GPUs are not known"
-    free = candidates(site.room, request.profile)
-    if len(free) >= wanted:
+    most = max((len(usable(site.room, request.profile, kind)) for kind in site.room.free), default=0)
+    if most >= wanted:
         return ""
     kind = f" of {'/'.join(request.profile.gpu_types)}" if request.profile.gpu_types else ""
     holders = sorted(set(site.room.held_by.values()))
     held = f"; {', '.join(holders)} hold the others" if holders else ""
-    return f"{len(free)} GPUs{kind} free, {wanted} needed{held}"
+    return f"{most} GPUs{kind} free, {wanted} needed{held}"
 
 
 def cores_and_memory_fit(site: Site, request: Request) -> str:
@@ -107,7 +122,7 @@ def cores_and_memory_fit(site: Site, request: Request) -> str:
 def disk_fits(site: Site, request: Request) -> str:
     # Skipped where the weights already are: holding the file is what used the space.
     info = site.room.info
-    if not request.model.source.fetched or info.disk_free is None or info.holds(request.model.cache_name):
+    if not request.model.source.fetched or info.disk_free is None or request.cache_name in site.room.cached:
         return ""
     left = info.disk_free - site.room.disk_booked - DISK_RESERVE
     if request.source_bytes <= left:
@@ -116,7 +131,7 @@ def disk_fits(site: Site, request: Request) -> str:
 
 
 def ports_free(site: Site, _: Request) -> str:
-    if site.room.port_block(PORTS_PER_SHARD) is not None:
+    if site.room.port_block() is not None:
         return ""
     first, last = site.room.info.ports
     return f"no {PORTS_PER_SHARD} ports in a row are free in {first}-{last}"
@@ -135,20 +150,13 @@ RULES: tuple[Callable[[Site, Request], str], ...] = (
 """In the order people read them. Each returns why not, or nothing."""
 
 
-def candidates(room: Room, profile: Profile) -> list[Gpu]:
-    """The free cards of the node that `profile` may use, in the node's order; all of one type."""
-    fits = [gpu for gpu in room.free_gpus() if _card_fits(gpu, profile)]
-    by_type: dict[str, list[Gpu]] = {}
-    for gpu in fits:
-        by_type.setdefault(gpu.name, []).append(gpu)
-    enough = [cards for cards in by_type.values() if len(cards) >= profile.gpus_per_node]
-    return min(enough, key=len) if enough else max(by_type.values(), key=len, default=[])
+def usable(room: Room, profile: Profile, kind: str) -> list[Gpu]:
+    """The free cards of one type that `profile` may use, in the node's order."""
+    return [gpu for gpu in room.free.get(kind, ()) if _card_fits(gpu, profile)]
 
 
 def _card_fits(gpu: Gpu, profile: Profile) -> bool:
-    if profile.gpu_types and not any(fnmatch.fnmatchcase(gpu.name, kind) for kind in profile.gpu_types):
-        return False
-    if gpu.memory_total and gpu.memory_total < profile.gpu_memory:
+    if not allows(profile, gpu.name) or (gpu.memory_total and gpu.memory_total < profile.gpu_memory):
         return False
     return gpu.memory_total - gpu.foreign >= gpu.memory_total * profile.gpu_memory_utilization
 
@@ -168,49 +176,28 @@ def fits(site: Site, request: Request) -> bool:
     return not any(rule(site, request) for rule in RULES)
 
 
-def choose(request: Request, sites: Sequence[Site], pressure: Mapping[str, float]) -> tuple[Site, ...]:
-    """The best nodes for one replica, all or none: () when fewer than `nodes` of them fit.
-
-    Rank 0's comes first in the order of preference. A gang's nodes have cards of one type.
-    """
-    good = [site for site in sites if fits(site, request)]
-    good.sort(key=lambda site: preference(site, request, pressure))
-    for kind in dict.fromkeys(_kind(site, request) for site in good):
-        same = [site for site in good if _kind(site, request) == kind]
-        if len(same) >= request.profile.nodes:
-            return tuple(same[: request.profile.nodes])
-    return ()
-
-
 def preference(
-    site: Site, request: Request, pressure: Mapping[str, float]
+    site: Site, request: Request, kind: str, pressure: Mapping[str, float]
 ) -> tuple[int, float, int, float, bool, str]:
     """Smaller is better: siblings apart, the least wanted GPU type, best fit, weights there, name."""
     room = site.room
-    cores_left = (room.info.cpu_cores or 0.0) - room.cores_booked
     return (
         room.siblings.get(request.model.name, 0),
-        pressure.get(_kind(site, request), 0.0),
-        len(room.free_gpus()),
-        cores_left if not request.profile.gpus_per_node else 0.0,
-        not room.info.holds(request.model.cache_name),
+        pressure.get(kind, 0.0),
+        len(room.free_gpus() if kind == CPU else room.free.get(kind, ())),
+        site.cores_left if kind == CPU else 0.0,
+        request.cache_name not in room.cached,
         site.name,
     )
 
 
-def _kind(site: Site, request: Request) -> str:
-    cards = candidates(site.room, request.profile) if request.profile.gpus_per_node else []
-    return cards[0].name if cards else "cpu"
-
-
-def specs(replica: str, request: Request, sites: Sequence[Site]) -> tuple[ShardSpec, ...]:
-    """The complete shards of `replica` on `sites`, in rank order: cards, ports, and where the others are."""
-    blocks = [site.room.port_block(PORTS_PER_SHARD) for site in sites]
-    peers = tuple(
-        Peer(rank, site.room.info.id, site.room.info.address, block or 0)
-        for rank, (site, block) in enumerate(zip(sites, blocks, strict=True))
-    )
+def specs(replica: str, request: Request, choice: Choice) -> tuple[ShardSpec, ...]:
+    """The complete shards of `replica` in rank order: cards, ports, and where the others are."""
     profile = request.profile
+    peers = tuple(
+        Peer(rank, site.room.info.id, site.room.info.address, site.room.port_block() or 0)
+        for rank, site in enumerate(choice.sites)
+    )
     return tuple(
         ShardSpec(
             replica=replica,
@@ -220,30 +207,8 @@ def specs(replica: str, request: Request, sites: Sequence[Site]) -> tuple[ShardS
             profile=profile,
             source=request.model.source,
             peers=peers,
-            gpus=tuple(gpu.uuid for gpu in candidates(site.room, profile)[: profile.gpus_per_node]),
+            gpus=tuple(gpu.uuid for gpu in usable(site.room, profile, choice.kind)[: profile.gpus_per_node]),
             source_bytes=request.source_bytes,
         )
-        for rank, site in enumerate(sites)
+        for rank, site in enumerate(choice.sites)
     )
-
-
-def demand_pressure(requests: Iterable[tuple[Profile, int]], sites: Iterable[Site]) -> dict[str, float]:
-    """How much of each GPU type is wanted, as a share of what there is.
-
-    `requests` = (profile, replicas wanted) over all that is wanted, placed or not, so that it does not
-    move while placing. A replica that may use several types presses on each with its share.
-    """
-    capacity: dict[str, int] = {}
-    for site in sites:
-        for gpu in site.room.info.gpus or ():
-            capacity[gpu.name] = capacity.get(gpu.name, 0) + 1
-    demand: dict[str, float] = dict.fromkeys(capacity, 0.0)
-    for profile, count in requests:
-        allowed = [
-            kind
-            for kind in capacity
-            if not profile.gpu_types or any(fnmatch.fnmatchcase(kind, want) for want in profile.gpu_types)
-        ]
-        for kind in allowed:
-            demand[kind] += profile.nodes * profile.gpus_per_node * count / len(allowed)
-    return {kind: demand[kind] / capacity[kind] for kind in capacity}

@@ -5,39 +5,31 @@ through `settle`, so they cannot disagree. The rules it keeps are numbered in do
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
-from llmgw.catalog.model import Catalog, Model
 from llmgw.fleet.expiry import Timers
-from llmgw.fleet.inventory import room, rooms
 from llmgw.fleet.replica import Replica
 from llmgw.fleet.world import Fleet, Shard
 from llmgw.kit.chance import Chance, suffix
 from llmgw.planning import draining, rollout, troubles
-from llmgw.planning.actions import Action, Assign, Drain, Start, Stop, Undrain
+from llmgw.planning.actions import Action, Assign, Drain, Start, Undrain
+from llmgw.planning.board import Board
+from llmgw.planning.changes import changed
 from llmgw.planning.desired import Desired
 from llmgw.planning.ledger import Draining, Ledger
-from llmgw.planning.placement import NoFit, Request, Site, choose, demand_pressure, refusals, specs
+from llmgw.planning.needs import Needs, Search, Unplaced
+from llmgw.planning.placement import Request, refusals, specs
 from llmgw.planning.routes import routes
 from llmgw.planning.view import View, look
 from llmgw.planning.wake import wake_at
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Unplaced:
-    """A replica that is wanted and fits nowhere: every node's every reason, for the first profile."""
-
-    model: str
-    profile: str
-    because: str
-    reasons: tuple[NoFit, ...]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class Pass:
     """What one pass decided. `wake_at` is when time alone will change the answer, or None.
 
-    `placed` = one replica got a place, so another pass should follow at once.
+    `placed` = one replica got a place, so another pass should follow at once; it will tell `wake_at`
+    and `unplaced`.
     """
 
     actions: tuple[Action, ...]
@@ -49,22 +41,31 @@ class Pass:
 
 
 def reconcile(
-    desired: Desired, fleet: Fleet, ledger: Ledger, now: float, chance: Chance, timers: Timers
+    desired: Desired,
+    fleet: Fleet,
+    ledger: Ledger,
+    now: float,
+    chance: Chance,
+    timers: Timers,
+    memory: Board | None = None,
 ) -> Pass:
-    """Decide once. At most one replica is placed; the same inputs give the same answer."""
-    view = look(desired, fleet, ledger, now, timers)
+    """Decide once. At most one replica is placed; the same inputs give the same answer.
+
+    `memory` is what the caller's last pass left; it only saves time.
+    """
+    view = look(desired, fleet, ledger, now, timers, memory)
     view = dataclasses.replace(view, ledger=_acknowledge_losses(view, troubles.charge(view, chance)))
     drains = dict(view.ledger.drains)
     actions: list[Action] = []
     unplaced: list[Unplaced] = []
     placed: tuple[Assign, ...] = ()
-    if view.may_act() and desired.catalog is not None:
-        needs = _needs(view, desired.catalog)
+    if view.may_act():
+        needs = _needs(view)
         actions += _sweep(view)
         actions += _starts(view)
         actions += _apply_drains(view, needs, drains)
         actions += draining.advance(view, drains)
-        placed, unplaced, swap = _place_one(view, desired.catalog, needs, chance)
+        placed, unplaced, swap = _place_one(view, needs, chance)
         actions += placed
         if swap is not None:
             actions.append(swap)
@@ -72,46 +73,56 @@ def reconcile(
     else:
         drains = {name: drain for name, drain in drains.items() if name in view.replicas}
     table = routes(view, drains)
-    drains = {
-        name: dataclasses.replace(drain, version=table.version) if drain.version == draining.NEW else drain
+    after = dataclasses.replace(view.ledger, drains=_told(view, drains, table.version), routes=table)
+    wake = None if placed else wake_at(dataclasses.replace(view, ledger=after))
+    view.board.rest(acted=view.may_act())
+    return Pass(tuple(actions), after, wake, tuple(unplaced), _alarms(view), bool(placed))
+
+
+def _told(view: View, drains: Mapping[str, Draining], version: int) -> Mapping[str, Draining]:
+    """The drains of the next ledger, new ones with the table that tells them; the old map if it is the same."""
+    told = {
+        name: dataclasses.replace(drain, version=version) if drain.version == draining.NEW else drain
         for name, drain in drains.items()
     }
-    after = dataclasses.replace(view.ledger, drains=drains, routes=table)
-    return Pass(
-        actions=tuple(actions),
-        ledger=after,
-        wake_at=wake_at(dataclasses.replace(view, ledger=after)),
-        unplaced=tuple(unplaced),
-        alarms=_alarms(view),
-        placed=bool(placed),
-    )
+    return view.ledger.drains if told == view.ledger.drains else told
 
 
 def _acknowledge_losses(view: View, ledger: Ledger) -> Ledger:
     """Nodes whose loss this pass acts on, less those that spoke again."""
     if not view.may_act():
         return ledger
-    silent = {name for name, stands in view.standings.items() if stands != "Ready"}
-    return dataclasses.replace(ledger, lost=(ledger.lost | view.lost) & silent)
+    lost = frozenset(name for name in ledger.lost | view.lost if view.standings.get(name, "Ready") != "Ready")
+    return ledger if lost == ledger.lost else dataclasses.replace(ledger, lost=lost)
 
 
-def _needs(view: View, catalog: Catalog) -> dict[str, rollout.Need]:
-    """What every model needs, catalog models and leftovers alike, in name order."""
-    names = sorted(catalog.models.keys() | {replica.model for replica in view.replicas.values()})
-    return {
-        name: rollout.need(view, catalog.models[name], catalog.generations(catalog.models[name]))
-        if name in catalog.models
-        else rollout.leaving(view, name)
-        for name in names
-    }
+def _needs(view: View) -> Needs:
+    """What every model needs, worked out again where something changed."""
+    board, wants = view.board, view.board.wants
+    stale = board.stale.union(model for model, _ in changed(board.troubles, view.ledger.troubles))
+    if board.moved:
+        stale.update(board.needs.ripening, (model for model, _ in view.ledger.troubles))
+    board.troubles = view.ledger.troubles
+    for name in stale:
+        want = wants.models.get(name) if wants is not None else None
+        if want is None:
+            board.needs.put(name, rollout.leaving(view, name), None)
+        else:
+            board.needs.put(name, rollout.need(view, want.model, want.generations), want.size_key)
+    return board.needs
 
 
-def _sweep(view: View) -> list[Stop]:
+def _sweep(view: View) -> list[Action]:
     """One failed shard fails its replica: the others wait on collectives that never complete."""
+    return view.board.stops.renew(view.board.asked(view.board.ending), lambda name: _stops_of(view, name))
+
+
+def _stops_of(view: View, name: str) -> list[Action]:
+    if name not in view.board.ending or _ends_in_order(view, view.replicas[name]):
+        return []
+    replica = view.replicas[name]
     return [
         draining.stop_order(view, shard, replica.why)
-        for replica in view.replicas.values()
-        if replica.phase in ("Failed", "Lost") and not _ends_in_order(view, replica)
         for shard in replica.present
         if draining.may_stop(view, shard)
     ]
@@ -125,26 +136,27 @@ def _ends_in_order(view: View, replica: Replica) -> bool:
 
 def _starts(view: View) -> list[Action]:
     """Workers once every rank holds the weights, rank 0 once every worker is started."""
-    actions: list[Action] = []
-    for replica in view.replicas.values():
-        if replica.phase not in ("Fetching", "Starting") or replica.id in view.ledger.drains:
-            continue
-        actions += [
-            Assign(s.spec, "its node did not confirm it") for s in replica.present if _resend(view, s)
-        ]
-        if any(shard.state in ("assigned", "fetching") for shard in replica.present):
-            continue
-        workers = [shard for shard in replica.present if shard.spec.rank > 0]
-        attached = all(shard.state in ("started", "ready") for shard in workers)
-        because = f"{len(workers)} workers are started" if workers else "its weights are held"
-        held = [
-            shard for shard in replica.present if shard.state == "held" and (shard.spec.rank > 0 or attached)
-        ]
-        actions += [
-            Start(shard.spec.key, shard.spec.node, shard.spec.generation, because)
-            for shard in held
-            if shard.ordered != "start" or view.now - shard.ordered_at >= view.timers.ack
-        ]
+    return view.board.starts.renew(view.board.asked(view.board.coming), lambda name: _starts_of(view, name))
+
+
+def _starts_of(view: View, name: str) -> list[Action]:
+    if name not in view.board.coming or name in view.ledger.drains:
+        return []
+    replica = view.replicas[name]
+    actions: list[Action] = [
+        Assign(s.spec, "its node did not confirm it") for s in replica.present if _resend(view, s)
+    ]
+    if any(shard.state in ("assigned", "fetching") for shard in replica.present):
+        return actions
+    workers = [shard for shard in replica.present if shard.spec.rank > 0]
+    attached = all(shard.state in ("started", "ready") for shard in workers)
+    because = f"{len(workers)} workers are started" if workers else "its weights are held"
+    held = [shard for shard in replica.present if shard.state == "held" and (shard.spec.rank > 0 or attached)]
+    actions += [
+        Start(shard.spec.key, shard.spec.node, shard.spec.generation, because)
+        for shard in held
+        if shard.ordered != "start" or view.now - shard.ordered_at >= view.timers.ack
+    ]
     return actions
 
 
@@ -153,9 +165,10 @@ def _resend(view: View, shard: Shard) -> bool:
     return not shard.confirmed and view.now - last >= view.timers.ack and view.reachable(shard.spec.node)
 
 
-def _apply_drains(view: View, needs: Mapping[str, rollout.Need], drains: dict[str, Draining]) -> list[Action]:
+def _apply_drains(view: View, needs: Needs, drains: dict[str, Draining]) -> list[Action]:
     actions: list[Action] = []
-    for need in needs.values():
+    for model in sorted(needs.acting):
+        need = needs.of[model]
         for replica, because in need.undrain:
             del drains[replica]
             actions.append(Undrain(replica, because))
@@ -172,92 +185,75 @@ def _begin(view: View, drain: Drain, drains: dict[str, Draining], *, gap: bool =
 
 
 def _place_one(
-    view: View, catalog: Catalog, needs: Mapping[str, rollout.Need], chance: Chance
+    view: View, needs: Needs, chance: Chance
 ) -> tuple[tuple[Assign, ...], list[Unplaced], Drain | None]:
-    """The first pending replica that fits gets its place; those before it that do not are told why.
+    """The first pending replica that fits gets its place. Where none does, all are told why.
 
-    Where nothing could be placed, an old replica may have to go first: then that drain is returned.
+    Then an old replica may have to go first: that drain is returned.
     """
-    pending = [catalog.models[name] for name, need in needs.items() if need.create]
-    if not pending:
-        return (), [], None
-    pending.sort(key=lambda model: _size_key(catalog, model))
-    sites = _sites(view)
-    wanted = [(catalog.profiles[m.profiles[0]], rollout.wanted(m)) for m in catalog.models.values()]
-    pressure = demand_pressure(wanted, sites)
-    unplaced: list[Unplaced] = []
-    swap: Drain | None = None
+    board, stock = view.board, view.board.stock
+    for _, _, model in needs.pending:
+        search = _search(view, needs, model)
+        if search.full_at == stock.grown:
+            continue
+        for request in search.requests:
+            if choice := stock.choose(request, board.pressure):
+                shards = specs(_new_id(view, model, chance), request, choice)
+                return tuple(Assign(spec, needs.of[model].because) for spec in shards), [], None
+        search.full_at = stock.grown
+    pending = [model for _, _, model in needs.pending]
+    return (), [_unplaced(view, needs, model) for model in pending], _swap(view, needs, pending)
+
+
+def _swap(view: View, needs: Needs, pending: list[str]) -> Drain | None:
+    """The first old replica without which its successor would have a place."""
+    board, stock = view.board, view.board.stock
     for model in pending:
-        requests = _requests(view, catalog, model)
-        for request in requests:
-            if chosen := choose(request, sites, pressure):
-                shards = specs(_new_id(view, model, chance), request, chosen)
-                return tuple(Assign(spec, needs[model.name].because) for spec in shards), unplaced, None
-        said = tuple(refusals(sites, requests[0]))
-        unplaced.append(Unplaced(model.name, requests[0].profile.name, needs[model.name].because, said))
-        old = needs[model.name].swap
-        if swap is None and old and any(choose(r, _without(view, sites, old), pressure) for r in requests):
-            swap = Drain(old, "no room for its successor beside it: the old one goes first")
-    return (), unplaced, swap
+        search, old = _search(view, needs, model), needs.of[model].swap
+        if not old or search.stuck_at == stock.grown:
+            continue
+        with board.without(view.replicas[old]):
+            fits = any(stock.choose(request, board.pressure) for request in search.requests)
+        if fits:
+            return Drain(old, "no room for its successor beside it: the old one goes first")
+        search.stuck_at = stock.grown
+    return None
 
 
-def _size_key(catalog: Catalog, model: Model) -> tuple[int, int, str]:
-    """Biggest first, ties by fewest allowed GPU types, name last."""
-    profile = catalog.profiles[model.profiles[0]]
-    return (-profile.nodes * profile.gpus_per_node, len(profile.gpu_types) or 1_000, model.name)
+def _unplaced(view: View, needs: Needs, model: str) -> Unplaced:
+    search, stock = _search(view, needs, model), view.board.stock
+    if search.told is None or search.told_at != stock.version:
+        request = search.requests[0]
+        reasons = tuple(refusals(stock.sites.values(), request))
+        search.told = Unplaced(model, request.profile.name, needs.of[model].because, reasons)
+        search.told_at = stock.version
+    return search.told
 
 
-def _sites(view: View) -> list[Site]:
-    cordoned = view.desired.marks.cordoned
-    return [
-        Site(there, view.standings[name], cordoned.get(name, "")) for name, there in rooms(view.fleet).items()
-    ]
+def _search(view: View, needs: Needs, model: str) -> Search:
+    if model not in needs.searches:
+        needs.searches[model] = Search(_requests(view, model))
+    return needs.searches[model]
 
 
-def _without(view: View, sites: Iterable[Site], replica: str) -> list[Site]:
-    """The sites as they would be with `replica` gone."""
-    left: dict[str, list[Shard]] = {}
-    for shard in view.fleet.shards.values():
-        if shard.spec.replica != replica:
-            left.setdefault(shard.spec.node, []).append(shard)
-    return [
-        dataclasses.replace(
-            site, room=room(site.room.info, [shard.spec for shard in left.get(site.room.info.id, [])])
-        )
-        for site in sites
-    ]
-
-
-def _requests(view: View, catalog: Catalog, model: Model) -> list[Request]:
+def _requests(view: View, model: str) -> tuple[Request, ...]:
     """The model under each of its profiles, in order; first without the nodes where it failed."""
+    if view.board.wants is None:
+        return ()
     found: list[Request] = []
-    for generation, name in catalog.generations(model).items():
-        trouble = view.ledger.troubles.get((model.name, generation))
-        size = _known_size(view, model)
-        plain = Request(model, catalog.profiles[name], generation, size)
+    want = view.board.wants.models[model]
+    size = view.board.known_size(want.cache_name)
+    for generation, profile in want.generations.items():
+        trouble = view.ledger.troubles.get((model, generation))
+        plain = Request(want.model, profile, generation, want.cache_name, size)
         if trouble is not None and trouble.nodes:
             found.append(dataclasses.replace(plain, avoid=frozenset(trouble.nodes)))
         found.append(plain)
-    return found
+    return tuple(found)
 
 
-def _known_size(view: View, model: Model) -> int:
-    """Bytes of the weights, from any node that holds them or was told their length; 0 = not known."""
-    name = model.cache_name
-    sizes = [
-        e.size
-        for n in view.fleet.nodes.values()
-        for e in n.info.weights or ()
-        if e.whole and e.cache_name == name
-    ]
-    totals = [
-        p.total for rows in view.fleet.progress.values() for p in rows if p.cache_name == name and p.total
-    ]
-    return max([*sizes, *totals], default=0)
-
-
-def _new_id(view: View, model: Model, chance: Chance) -> str:
-    while (name := f"{model.name}/{suffix(chance)}") in view.replicas:
+def _new_id(view: View, model: str, chance: Chance) -> str:
+    while (name := f"{model}/{suffix(chance)}") in view.replicas:
         pass
     return name
 

@@ -11,14 +11,15 @@ from collections.abc import Mapping
 
 from llmgw.fleet import events
 from llmgw.fleet.expiry import Timers
-from llmgw.fleet.node import CachedWeights
+from llmgw.fleet.node import CachedWeights, NodeInfo
 from llmgw.fleet.shard import ShardKey, ShardSpec, ShardStatus, State
 from llmgw.fleet.world import Fleet
 from llmgw.kit.chance import Chance
 from llmgw.planning.actions import Action, Assign, Start, Stop
+from llmgw.planning.board import Board
 from llmgw.planning.desired import Desired
 from llmgw.planning.ledger import Ledger
-from llmgw.planning.reconcile import Unplaced
+from llmgw.planning.needs import Unplaced
 from llmgw.planning.settle import Settled, settle
 
 
@@ -62,10 +63,11 @@ class _Stage:
         self.timers = dataclasses.replace(timers, lost_grace=math.inf)
         self.ready_nodes = {name for name in fleet.nodes if fleet.standing(name, now, timers) == "Ready"}
         self.fleet = self._heartbeats(fleet, 0.0)
+        self.board = Board()
         self.steps: list[Step] = []
 
     def run(self) -> Rehearsal:
-        first = settle(self.desired, self.fleet, self.ledger, self.now, self.chance, self.timers)
+        first = self._settle()
         before = _ready(self.ledger) if self.ledger.routes.endpoints else _ready(first.ledger)
         lowest = dict(before)
         settled, quiet_since = first, self.now
@@ -79,7 +81,7 @@ class _Stage:
                 break
             else:
                 self._pass_time(settled.wake_at)
-            settled = settle(self.desired, self.fleet, self.ledger, self.now, self.chance, self.timers)
+            settled = self._settle()
         after = _ready_of(self.fleet, self.ledger)
         return Rehearsal(
             steps=tuple(self.steps),
@@ -91,51 +93,68 @@ class _Stage:
             fleet=self.fleet,
         )
 
+    def _settle(self) -> Settled:
+        return settle(self.desired, self.fleet, self.ledger, self.now, self.chance, self.timers, self.board)
+
     def _take(self, settled: Settled) -> None:
         self.fleet, self.ledger = settled.fleet, settled.ledger
+        said: list[events.Event] = []
+        arriving: dict[str, list[ShardSpec]] = {}
+        held: set[tuple[str, str]] = set()
         for action in settled.actions:
-            self.steps.append(Step(action, self._fetch(action)))
-            self._succeed(action)
-        for name in self.fleet.gateways:
-            seen = events.GatewaySeen(name, self.ledger.routes.version)
-            self.fleet = self.fleet.apply(seen, self.now)
+            self.steps.append(Step(action, self._fetch(action, held)))
+            if isinstance(action, Assign):
+                arriving.setdefault(action.spec.node, []).append(action.spec)
+            said += self._succeed(action)
+        infos = [events.Reported(node, (), self._holding(node, specs)) for node, specs in arriving.items()]
+        self.fleet = self.fleet.after([*infos, *said], self.now)
+        seen = [events.GatewaySeen(name, self.ledger.routes.version) for name in self.fleet.gateways]
+        self.fleet = self._heartbeats(self.fleet.after(seen, self.now), 0.0)
 
-    def _fetch(self, action: Action) -> int | None:
+    def _fetch(self, action: Action, held: set[tuple[str, str]]) -> int | None:
+        """Bytes that a new shard has to fetch; `held` are (node, cache name) that another one fetches."""
         if not isinstance(action, Assign) or not action.spec.source.fetched:
             return 0
-        if self.fleet.nodes[action.spec.node].info.holds(action.spec.cache_name):
+        entry = (action.spec.node, action.spec.cache_name)
+        if entry in held or self.fleet.nodes[entry[0]].info.holds(entry[1]):
             return 0
+        held.add(entry)
         return action.spec.source_bytes or None
 
-    def _succeed(self, action: Action) -> None:
+    def _succeed(self, action: Action) -> list[events.Event]:
         match action:
             case Assign(spec=spec):
-                self._hold(spec)
-                self._report(spec.key, "held")
+                return [events.Reported(spec.node, (ShardStatus(*spec.key, "held"),))]
             case Start(key=key):
-                self._report(key, "ready")
+                return self._reports(key, "ready")
             case Stop(key=key):
-                self._report(key, "stopping")
-                self._report(key, "gone")
+                return self._reports(key, "stopping", "gone")
+            case _:
+                return []
 
-    def _hold(self, spec: ShardSpec) -> None:
-        info = self.fleet.nodes[spec.node].info
-        if spec.source.fetched and not info.holds(spec.cache_name):
-            entry = CachedWeights(spec.cache_name, spec.source.canonical, spec.source_bytes)
-            left = None if info.disk_free is None else info.disk_free - spec.source_bytes
-            held = dataclasses.replace(info, weights=(*(info.weights or ()), entry), disk_free=left)
-            self._hear(events.Reported(spec.node, (), held))
-
-    def _report(self, key: ShardKey, state: State) -> None:
+    def _reports(self, key: ShardKey, *states: State) -> list[events.Event]:
         shard = self.fleet.shards.get(key)
-        if shard is not None:
-            status = dataclasses.replace(shard.status, state=state, idle=True, reason="")
-            self._hear(
-                events.Reported(shard.spec.node, (ShardStatus(*key, state) if state == "held" else status,))
+        if shard is None:
+            return []
+        return [
+            events.Reported(
+                shard.spec.node,
+                (dataclasses.replace(shard.status, state=state, idle=True, reason=""),),
             )
+            for state in states
+        ]
 
-    def _hear(self, event: events.Event) -> None:
-        self.fleet = self._heartbeats(self.fleet.apply(event, self.now), 0.0)
+    def _holding(self, node: str, specs: list[ShardSpec]) -> NodeInfo:
+        """The node once it has fetched the weights of these shards."""
+        info = self.fleet.nodes[node].info
+        entries, left = list(info.weights or ()), info.disk_free
+        names = {entry.cache_name for entry in entries if entry.whole}
+        for spec in specs:
+            if spec.source.fetched and spec.cache_name not in names:
+                names.add(spec.cache_name)
+                entries.append(CachedWeights(spec.cache_name, spec.source.canonical, spec.source_bytes))
+                left = None if left is None else left - spec.source_bytes
+        return dataclasses.replace(info, weights=tuple(entries), disk_free=left)
 
     def _pass_time(self, until: float) -> None:
         passed, self.now = until - self.now, until

@@ -4,31 +4,16 @@ Reality wins: a reported replica of a current generation counts, whoever started
 generation goes only when the new one has proved itself, or when there is no room for both.
 """
 
-import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection
 
 from llmgw.catalog.model import Model
 from llmgw.fleet.replica import Replica
 from llmgw.planning.ledger import Trouble
+from llmgw.planning.needs import Need
 from llmgw.planning.view import View
 
 SURGE = 1
 """Replicas above the wanted count while a new generation takes over."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Need:
-    """What is to be done about one model.
-
-    `create` replicas may be placed (one a pass does), `because` of something; `drain` and `undrain`
-    are (replica, because). `swap` is the old replica that may go first if the new one finds no room.
-    """
-
-    create: int = 0
-    because: str = ""
-    drain: tuple[tuple[str, str], ...] = ()
-    undrain: tuple[tuple[str, str], ...] = ()
-    swap: str = ""
 
 
 def wanted(model: Model) -> int:
@@ -48,8 +33,8 @@ def leaving(view: View, model: str) -> Need:
     )
 
 
-def need(view: View, model: Model, generations: Mapping[str, str]) -> Need:
-    """What `model` needs. `generations` maps the current ones to their profile names."""
+def need(view: View, model: Model, generations: Collection[str]) -> Need:
+    """What `model` needs. `generations` are the current ones."""
     if model.name in view.desired.marks.paused:
         return Need()
     drains = view.ledger.drains
@@ -72,6 +57,7 @@ def need(view: View, model: Model, generations: Mapping[str, str]) -> Need:
         drain=_drain(view, fresh, stale, count),
         undrain=tuple((replica.id, because) for replica, because in back),
         swap=_swap(view, stale, fresh, mine, trouble) if missing > 0 and not back else "",
+        ripe_at=_ripe_at(view, fresh) if stale else None,
     )
 
 
@@ -80,7 +66,13 @@ def _counts(replica: Replica) -> bool:
 
 
 def _settled(view: View, replica: Replica) -> bool:
-    return replica.phase == "Ready" and view.now - replica.since >= view.timers.min_ready
+    return replica.phase == "Ready" and view.now >= replica.since + view.timers.min_ready
+
+
+def _ripe_at(view: View, fresh: list[Replica]) -> float | None:
+    """When the next new one will have been Ready for long enough."""
+    waiting = [r.since for r in fresh if r.phase == "Ready" and not _settled(view, r)]
+    return min(waiting) + view.timers.min_ready if waiting else None
 
 
 def _drain(view: View, fresh: list[Replica], stale: list[Replica], count: int) -> tuple[tuple[str, str], ...]:
@@ -113,7 +105,7 @@ def _drain(view: View, fresh: list[Replica], stale: list[Replica], count: int) -
 def _undrain(
     view: View,
     mine: list[Replica],
-    generations: Mapping[str, str],
+    generations: Collection[str],
     fresh: list[Replica],
     stale: list[Replica],
     count: int,
@@ -143,7 +135,7 @@ def _must_wait(view: View, mine: list[Replica], trouble: Trouble | None) -> bool
     return bool(view.unheard) and any(replica.serves for replica in mine)
 
 
-def _worst(view: View, model: Model, generations: Mapping[str, str]) -> Trouble | None:
+def _worst(view: View, model: Model, generations: Collection[str]) -> Trouble | None:
     found = [t for g in generations if (t := view.ledger.troubles.get((model.name, g))) is not None]
     return max(found, key=lambda trouble: trouble.failures, default=None)
 

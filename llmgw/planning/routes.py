@@ -4,31 +4,51 @@ import dataclasses
 from collections.abc import Mapping
 
 from llmgw.fleet.replica import Replica
-from llmgw.fleet.routes import Endpoint, RoutedModel, Routes
+from llmgw.fleet.routes import Endpoint, Routes
+from llmgw.planning.changes import changed
 from llmgw.planning.ledger import Draining
 from llmgw.planning.view import View
 
 
 def routes(view: View, drains: Mapping[str, Draining]) -> Routes:
     """The table of this pass; the previous one, version and all, where nothing in it changed."""
-    old = view.ledger.routes
-    catalog = view.desired.catalog
-    models = (
-        old.models
-        if catalog is None
-        else tuple(
-            RoutedModel(model.name, model.aliases, model.fallbacks)
-            for _, model in sorted(catalog.models.items())
+    old, board = view.ledger.routes, view.board
+    models = old.models if board.wants is None else board.wants.routed
+    new = Routes(old.version, bool(view.unheard), models, _endpoints(view, drains))
+    table = old if new == old else dataclasses.replace(new, version=old.version + 1)
+    # The very tuples of the table: the next comparison is one of identities.
+    board.table = table.endpoints
+    if board.wants is not None:
+        board.wants.routed = table.models
+    return table
+
+
+def routed(replica: Replica, draining: bool) -> bool:
+    """Whether gateways have to know it."""
+    # One that waits for an unheard node may still be served by a gateway: it must hear of the drain.
+    return replica.serves or (replica.phase == "Unknown" and draining)
+
+
+def _endpoints(view: View, drains: Mapping[str, Draining]) -> tuple[Endpoint, ...]:
+    """In id order; the last table's own where none of them changed."""
+    board, known = view.board, view.board.endpoints
+    same = True
+    for name in board.touched.union(changed(board.tabled, drains)):
+        replica = view.replicas.get(name)
+        new = (
+            _endpoint(replica, name in drains)
+            if replica is not None and routed(replica, name in drains)
+            else None
         )
-    )
-    endpoints = tuple(
-        _endpoint(r, r.id in drains)
-        for r in view.replicas.values()
-        # One that waits for an unheard node may still be served by a gateway: it must hear of the drain.
-        if r.serves or (r.phase == "Unknown" and r.id in drains)
-    )
-    new = Routes(old.version, bool(view.unheard), models, endpoints)
-    return old if new == old else dataclasses.replace(new, version=old.version + 1)
+        if new == known.get(name):
+            continue
+        same = False
+        if new is None:
+            del known[name]
+        else:
+            known[name] = new
+    board.tabled = drains
+    return board.table if same else tuple(known[name] for name in sorted(known))
 
 
 def _endpoint(replica: Replica, draining: bool) -> Endpoint:

@@ -8,7 +8,7 @@ import dataclasses
 from llmgw.fleet.inventory import rooms
 from llmgw.fleet.replica import Replica
 from llmgw.fleet.shard import Progress
-from llmgw.planning.reconcile import Unplaced
+from llmgw.planning.needs import Unplaced
 from llmgw.planning.rollout import wanted
 from llmgw.planning.view import View
 

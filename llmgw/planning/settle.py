@@ -8,12 +8,14 @@ import dataclasses
 
 from llmgw.fleet import events
 from llmgw.fleet.expiry import Timers
-from llmgw.fleet.world import Fleet
+from llmgw.fleet.world import Draft, Fleet
 from llmgw.kit.chance import Chance
 from llmgw.planning.actions import Action, Assign, Start, Stop
+from llmgw.planning.board import Board
 from llmgw.planning.desired import Desired
 from llmgw.planning.ledger import Ledger
-from llmgw.planning.reconcile import Pass, Unplaced, reconcile
+from llmgw.planning.needs import Unplaced
+from llmgw.planning.reconcile import Pass, reconcile
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -29,28 +31,42 @@ class Settled:
 
 
 def settle(
-    desired: Desired, fleet: Fleet, ledger: Ledger, now: float, chance: Chance, timers: Timers
+    desired: Desired,
+    fleet: Fleet,
+    ledger: Ledger,
+    now: float,
+    chance: Chance,
+    timers: Timers,
+    memory: Board | None = None,
 ) -> Settled:
-    """Decide until a pass places nothing. Ends: each placing pass fills room that is finite."""
+    """Decide until a pass places nothing. Ends: each placing pass fills room that is finite.
+
+    `memory` belongs to whoever settles again and again; it only saves time.
+    """
+    board = Board() if memory is None else memory
+    draft = Draft(fleet)
     actions: list[Action] = []
     while True:
-        step = reconcile(desired, fleet, ledger, now, chance, timers)
-        fleet, ledger = ordered(fleet, step, now), step.ledger
+        step = reconcile(desired, draft.fleet, ledger, now, chance, timers, board)
+        write(draft, step, now, board)
+        ledger = step.ledger
         actions += step.actions
         if not step.placed:
-            return Settled(fleet, ledger, tuple(actions), step.wake_at, step.unplaced, step.alarms)
+            return Settled(draft.fleet, ledger, tuple(actions), step.wake_at, step.unplaced, step.alarms)
 
 
-def ordered(fleet: Fleet, step: Pass, now: float) -> Fleet:
-    """The fleet with the orders of a pass written in."""
+def write(draft: Draft, step: Pass, now: float, board: Board) -> None:
+    """Write the orders of a pass into the fleet, and tell the board which shards they are."""
+    known = draft.fleet.shards
     for action in step.actions:
         match action:
-            case Assign(spec=spec) if spec.key not in fleet.shards:
-                fleet = fleet.apply(events.Assigned(spec), now)
             case Assign(spec=spec):
-                fleet = fleet.apply(events.Ordered(spec.key, "assign"), now)
+                again = events.Ordered(spec.key, "assign")
+                draft.apply(again if spec.key in known else events.Assigned(spec), now)
+                board.wrote(spec.key)
             case Start(key=key):
-                fleet = fleet.apply(events.Ordered(key, "start"), now)
+                draft.apply(events.Ordered(key, "start"), now)
+                board.wrote(key)
             case Stop(key=key):
-                fleet = fleet.apply(events.Ordered(key, "stop"), now)
-    return fleet
+                draft.apply(events.Ordered(key, "stop"), now)
+                board.wrote(key)

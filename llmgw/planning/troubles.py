@@ -17,29 +17,39 @@ from llmgw.planning.view import View
 
 def charge(view: View, chance: Chance) -> Ledger:
     """The ledger after this pass's new failures and forgivenesses."""
-    ledger = view.ledger
+    ledger, replicas = view.ledger, view.replicas
     troubles = dict(ledger.troubles)
     delays = Backoff(base=view.timers.backoff_base, cap=view.timers.backoff_cap)
-    charged = {r.id for r in view.replicas.values() if r.id in ledger.charged and broke(r)}
+    charged = {name for name in ledger.charged if name in replicas and broke(replicas[name])}
     recalled = _recall(view, troubles, charged, delays, chance)
-    for replica in view.replicas.values():
+    for name in sorted(view.board.ending):
+        replica = replicas[name]
         key = (replica.model, replica.generation)
-        if broke(replica) and replica.id not in charged and replica.id not in ledger.drains:
+        if broke(replica) and name not in charged and name not in ledger.drains:
             failures = troubles[key].failures + 1 if key in troubles else 1
             until = view.now + delays.delay(failures, chance)
             nodes = tuple(sorted(shard.spec.node for shard in replica.present if _broke(shard)))
             troubles[key] = Trouble(failures, until, replica.why, nodes, view.now)
-            charged.add(replica.id)
-    for key in {(r.model, r.generation) for r in view.replicas.values() if _proves(view, r, troubles)}:
+            charged.add(name)
+    for key in [key for key in troubles if _forgiven(view, key, troubles) or not _current(view, key)]:
         del troubles[key]
-    if view.desired.catalog is not None:
-        current = {
-            (model.name, generation)
-            for model in view.desired.catalog.models.values()
-            for generation in view.desired.catalog.generations(model)
-        }
-        troubles = {key: trouble for key, trouble in troubles.items() if key in current}
-    return dataclasses.replace(ledger, troubles=troubles, charged=frozenset(charged), recalled=recalled)
+    same = troubles == ledger.troubles and charged == ledger.charged
+    if same and recalled is ledger.recalled:
+        return ledger
+    kept = ledger.troubles if same else troubles
+    return dataclasses.replace(ledger, troubles=kept, charged=frozenset(charged), recalled=recalled)
+
+
+def _forgiven(view: View, key: tuple[str, str], troubles: Mapping[tuple[str, str], Trouble]) -> bool:
+    model, generation = key
+    return any(r.generation == generation and _proves(view, r, troubles) for r in view.of_model(model))
+
+
+def _current(view: View, key: tuple[str, str]) -> bool:
+    """Whether the catalog still asks for this generation; without a catalog nothing is forgotten."""
+    model, generation = key
+    wants = view.board.wants
+    return wants is None or (model in wants.models and generation in wants.models[model].generations)
 
 
 def broke(replica: Replica) -> bool:
@@ -56,7 +66,12 @@ def _proves(view: View, replica: Replica, troubles: Mapping[tuple[str, str], Tro
     trouble = troubles.get((replica.model, replica.generation))
     if trouble is None or replica.phase != "Ready":
         return False
-    return view.now - max(replica.since, trouble.at) >= view.timers.backoff_reset
+    return view.now >= proved_at(view, replica, trouble)
+
+
+def proved_at(view: View, replica: Replica, trouble: Trouble) -> float:
+    """When a replica that stays Ready voids `trouble`."""
+    return max(replica.since, trouble.at) + view.timers.backoff_reset
 
 
 def _recall(
@@ -65,8 +80,11 @@ def _recall(
     charged: set[str],
     delays: Backoff,
     chance: Chance,
-) -> dict[str, float]:
+) -> Mapping[str, float]:
     """Take over what agents remember of failures, once per registration: forgiving must last."""
+    registered = view.board.registered
+    if view.ledger.recalled is registered:
+        return registered
     for name, node in view.fleet.nodes.items():
         if view.ledger.recalled.get(name) == node.since:
             continue
@@ -77,10 +95,8 @@ def _recall(
                 continue
             until = max(known.until, at + delays.delay(failure.count, chance))
             troubles[key] = Trouble(failure.count, until, failure.reason, at=max(known.at, at))
-            charged |= {
-                r.id for r in view.replicas.values() if (r.model, r.generation) == key and _broke_by(r, at)
-            }
-    return {name: node.since for name, node in view.fleet.nodes.items()}
+            charged |= {r.id for r in view.of_model(key[0]) if r.generation == key[1] and _broke_by(r, at)}
+    return registered
 
 
 def _broke_by(replica: Replica, at: float) -> bool:

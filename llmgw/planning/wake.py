@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from llmgw.planning.troubles import proved_at
 from llmgw.planning.view import View
 
 
@@ -11,29 +12,24 @@ def wake_at(view: View) -> float | None:
 
 
 def _instants(view: View) -> Iterator[float]:
-    fleet, timers = view.fleet, view.timers
-    if view.unheard:
-        yield fleet.since + timers.place_grace
-        yield fleet.since + timers.lost_grace
-    for node in fleet.nodes.values():
-        yield node.last_seen + timers.unreachable
-        yield node.last_seen + timers.lost
-    for trouble in view.ledger.troubles.values():
+    fleet, timers, board = view.fleet, view.timers, view.board
+    if board.standings is not None:
+        yield board.standings.turns_at
+    for (model, generation), trouble in view.ledger.troubles.items():
         yield trouble.until
-        yield trouble.at + timers.backoff_reset
+        for replica in view.of_model(model):
+            if replica.generation == generation and replica.phase == "Ready":
+                yield proved_at(view, replica, trouble)
     for drain in view.ledger.drains.values():
         yield drain.limit
         yield fleet.since + timers.gateway_silent
-    for gateway in fleet.gateways.values():
-        for at in gateway.green_at.values():
-            yield at + timers.evidence
-    for shard in fleet.shards.values():
-        if shard.ordered:
-            yield shard.ordered_at + timers.ack
-        if not shard.confirmed:
-            yield shard.since + timers.ack
-            yield shard.since + 3 * timers.ack
-    for replica in view.replicas.values():
-        if replica.phase == "Ready":
-            yield replica.since + timers.min_ready
-            yield replica.since + timers.backoff_reset
+    for name in board.hanging:
+        for gateway in fleet.gateways.values():
+            if name in gateway.green_at:
+                yield gateway.green_at[name] + timers.evidence
+    for instants in board.timed.values():
+        yield from instants
+    for model in board.needs.ripening if view.may_act() else ():
+        ripe = board.needs.of[model].ripe_at
+        if ripe is not None:
+            yield ripe

@@ -5,6 +5,7 @@ meant to break or by another one; `python -m tests.lab sim --mutants all` counts
 """
 
 import contextlib
+import copy
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -14,10 +15,11 @@ from llmgw.agent import core
 from llmgw.fleet import replica, world
 from llmgw.fleet.lifecycle import ENDED
 from llmgw.fleet.routes import Routes
-from llmgw.planning import draining, reconcile, rollout, troubles
+from llmgw.planning import board, draining, reconcile, rollout, routes, standings, troubles
 from llmgw.planning import view as planning_view
 from llmgw.planning.actions import Start, Stop
 from llmgw.planning.ledger import Draining, Ledger
+from llmgw.planning.needs import Needs
 from llmgw.planning.view import View
 
 
@@ -42,16 +44,19 @@ def _always(answer: bool) -> Callable[..., bool]:
     return wrong
 
 
-def _as_it_was(fleet: world.Fleet, *_: Any) -> world.Fleet:
-    return fleet
+def _nothing(*_: Any) -> None:
+    return None
 
 
 def _gpus_free_when_stopped(right: Any) -> Any:
-    def rooms(fleet: world.Fleet) -> Any:
-        left = {key: shard for key, shard in fleet.shards.items() if shard.ordered != "stop"}
-        return right(dataclasses.replace(fleet, shards=left))
+    def place_one(view: View, needs: Needs, chance: Any) -> Any:
+        left = {key: shard for key, shard in view.fleet.shards.items() if shard.ordered != "stop"}
+        fleet = dataclasses.replace(view.fleet, shards=left)
+        seen = planning_view.look(view.desired, fleet, view.ledger, view.now, view.timers)
+        needs.searches.clear()
+        return right(seen, needs, chance)
 
-    return rooms
+    return place_one
 
 
 def _gone_at_once(right: Any) -> Any:
@@ -72,12 +77,12 @@ def _gone_at_once(right: Any) -> Any:
 def _place_all(right: Any) -> Any:
     """Every pending model gets a place from the same snapshot."""
 
-    def place_one(view: View, catalog: Any, needs: Mapping[str, Any], chance: Any) -> Any:
-        placed, unplaced, swap = right(view, catalog, needs, chance)
-        names = {assign.spec.model for assign in placed}
-        others = {name: need for name, need in needs.items() if name not in names}
-        if placed and others:
-            placed += right(view, catalog, others, chance)[0]
+    def place_one(view: View, needs: Needs, chance: Any) -> Any:
+        placed, unplaced, swap = right(view, needs, chance)
+        others = copy.copy(needs)
+        others.pending = [key for key in needs.pending if key[-1] not in {a.spec.model for a in placed}]
+        if placed and others.pending:
+            placed += right(view, others, chance)[0]
         return placed, unplaced, swap
 
     return place_one
@@ -92,10 +97,7 @@ def _lost_is_unreachable(right: Any) -> Any:
 
 
 def _without_evidence(right: Any) -> Any:
-    def replicas(fleet: Any, standings: Any, green: Any, now: float, timers: Any) -> Any:
-        return right(fleet, standings, (), now, timers)
-
-    return replicas
+    return _always(False)
 
 
 def _drained_at_once(right: Any) -> Any:
@@ -160,14 +162,10 @@ def _failed_alone_is_stopped(right: Any) -> Any:
 
 
 def _starting_is_routed(right: Any) -> Any:
-    def table(view: View, drains: Mapping[str, Draining]) -> Routes:
-        early = {
-            name: dataclasses.replace(found, phase="Ready", shards=()) if found.phase == "Starting" else found
-            for name, found in view.replicas.items()
-        }
-        return right(dataclasses.replace(view, replicas=early), drains)
+    def routed(found: replica.Replica, draining: bool) -> bool:
+        return found.phase == "Starting" or right(found, draining)
 
-    return table
+    return routed
 
 
 def _failed_stays_routed(right: Any) -> Any:
@@ -212,7 +210,7 @@ def _not_dark(right: Any) -> Any:
 
 
 def _stall_counts(right: Any) -> Any:
-    return _as_it_was
+    return _nothing
 
 
 def _starts_twice(right: Any) -> Any:
@@ -239,27 +237,32 @@ def _old_first(right: Any) -> Any:
 def _unconfirmed_is_gone(right: Any) -> Any:
     """A failed shard is forgotten by the fleet before its node says that it is gone."""
 
-    def reported(fleet: world.Fleet, event: Any, now: float) -> world.Fleet:
-        after = right(fleet, event, now)
-        left = {key: shard for key, shard in after.shards.items() if shard.state not in ENDED}
-        return dataclasses.replace(after, shards=left)
+    def reported(draft: world.Draft, event: Any, now: float) -> None:
+        right(draft, event, now)
+        for key, shard in list(draft.fleet.shards.items()):
+            if shard.state in ENDED:
+                del draft._shards.write[key]
 
     return reported
 
 
 MUTANTS: dict[str, Mutant] = {
     "gpu-free-when-stopped": Mutant(
-        "a GPU is free as soon as the stop is ordered", reconcile, "rooms", _gpus_free_when_stopped, rare=True
+        "a GPU is free as soon as the stop is ordered",
+        reconcile,
+        "_place_one",
+        _gpus_free_when_stopped,
+        rare=True,
     ),
     "failed-holds-nothing": Mutant(
-        "a failed shard is forgotten before it is gone", world.Fleet, "_reported", _unconfirmed_is_gone
+        "a failed shard is forgotten before it is gone", world.Draft, "_reported", _unconfirmed_is_gone
     ),
     "gone-at-once": Mutant("the agent says gone when the stop arrives", core, "_stop", _gone_at_once),
     "place-all": Mutant("several replicas are placed from one snapshot", reconcile, "_place_one", _place_all),
     "lost-is-unreachable": Mutant("a node that is silent is lost", world, "standing", _lost_is_unreachable),
-    "no-evidence": Mutant("what clients get does not count", planning_view, "replicas", _without_evidence),
+    "no-evidence": Mutant("what clients get does not count", board, "_green", _without_evidence),
     "stall-counts": Mutant(
-        "silence counts while we could not listen", world.Fleet, "_stalled", _stall_counts, rare=True
+        "silence counts while we could not listen", world.Draft, "_stalled", _stall_counts, rare=True
     ),
     "no-drain": Mutant("a drain is over when it begins", draining, "_due", _drained_at_once),
     "one-gateway-is-enough": Mutant(
@@ -275,7 +278,7 @@ MUTANTS: dict[str, Mutant] = {
         "only the failed shard of a replica is stopped", reconcile, "_sweep", _failed_alone_is_stopped
     ),
     "starting-is-routed": Mutant(
-        "clients are sent to what is starting", reconcile, "routes", _starting_is_routed
+        "clients are sent to what is starting", routes, "routed", _starting_is_routed
     ),
     "failed-stays-routed": Mutant("the table keeps what failed", reconcile, "routes", _failed_stays_routed),
     "no-backoff": Mutant("a failed start costs no delay", troubles, "charge", _no_backoff),
@@ -288,9 +291,7 @@ MUTANTS: dict[str, Mutant] = {
     "no-roster": Mutant(
         "a restarted control plane acts before its nodes spoke", reconcile, "look", _no_roster
     ),
-    "mass-silence": Mutant(
-        "all nodes silent at once are all lost", planning_view, "_dark", _not_dark, rare=True
-    ),
+    "mass-silence": Mutant("all nodes silent at once are all lost", standings, "_dark", _not_dark, rare=True),
     "starts-twice": Mutant("the agent executes a start whatever runs already", core, "_start", _starts_twice),
 }
 """Every planted bug, by name."""

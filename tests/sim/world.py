@@ -21,6 +21,7 @@ from llmgw.fleet.shard import ShardKey
 from llmgw.fleet.world import Fleet
 from llmgw.kit.chance import Chance
 from llmgw.planning import actions, settle
+from llmgw.planning.board import Board
 from llmgw.planning.desired import Desired
 from llmgw.planning.ledger import Ledger
 from llmgw.planning.reconcile import Pass
@@ -393,13 +394,21 @@ class World:
 
 
 def run(
-    seed: int, *, plan: tuple[Fault, ...] | None = None, events: int | None = None, trace: bool = False
+    seed: int,
+    *,
+    plan: tuple[Fault, ...] | None = None,
+    events: int | None = None,
+    trace: bool = False,
+    forgetful: bool = False,
 ) -> Run:
-    """Live through one seed, or through another list of faults in the world of that seed."""
+    """Live through one seed, or through another list of faults in the world of that seed.
+
+    A `forgetful` control plane remembers nothing from pass to pass; it must decide the same.
+    """
     world = World(seed, plan, trace)
     violation = None
     try:
-        with _watched(world):
+        with _watched(world, forgetful):
             world.live(events)
     except Violation as found:
         violation = found
@@ -417,15 +426,22 @@ def run(
 
 
 @contextlib.contextmanager
-def _watched(world: World) -> Iterator[None]:
+def _watched(world: World, forgetful: bool) -> Iterator[None]:
     """Every pass inside `settle` is seen by the oracle before the next one is made."""
     decide = settle.reconcile
 
     def watched(
-        desired: Desired, fleet: Fleet, ledger: Ledger, now: float, chance: Chance, timers: Timers
+        desired: Desired,
+        fleet: Fleet,
+        ledger: Ledger,
+        now: float,
+        chance: Chance,
+        timers: Timers,
+        memory: Board,
     ) -> Pass:
-        result = decide(desired, fleet, ledger, now, chance, timers)
-        world.oracle.passed(result, frozenset(replica for replica, _ in fleet.shards))
+        known = frozenset(replica for replica, _ in fleet.shards)
+        result = decide(desired, fleet, ledger, now, chance, timers, None if forgetful else memory)
+        world.oracle.passed(result, known)
         return result
 
     settle.reconcile = watched

@@ -1,0 +1,314 @@
+"""What a pass remembers of the one before: standings, replicas, rooms and answers, kept up by what changed.
+
+Owned by whoever repeats passes (the loop, a rehearsal, a simulated control plane) and handed to
+`settle`. It makes passes faster and never different: without one, a pass builds its own. A pass that
+was broken off leaves nothing behind.
+"""
+
+import bisect
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from llmgw.fleet.expiry import Standing, Timers
+from llmgw.fleet.node import NodeInfo
+from llmgw.fleet.replica import Replica, derive
+from llmgw.fleet.routes import Endpoint
+from llmgw.fleet.shard import ShardKey, ShardSpec
+from llmgw.fleet.world import Fleet, Gateway
+from llmgw.planning.actions import Action
+from llmgw.planning.changes import changed
+from llmgw.planning.desired import Desired, Marks
+from llmgw.planning.ledger import Draining, Ledger, Trouble
+from llmgw.planning.needs import Needs
+from llmgw.planning.standings import Standings, stand
+from llmgw.planning.stock import Stock
+from llmgw.planning.wants import Wants
+
+
+class Answers:
+    """What one rule answered for each replica; only answers that say something are kept."""
+
+    def __init__(self) -> None:
+        self._said: dict[str, list[Action]] = {}
+
+    def renew(self, asked: Iterable[str], rule: Callable[[str], list[Action]]) -> list[Action]:
+        """Every answer in the order of ids, after asking again for `asked`."""
+        for name in asked:
+            if answer := rule(name):
+                self._said[name] = answer
+            else:
+                self._said.pop(name, None)
+        return [action for name in sorted(self._said) for action in self._said[name]]
+
+
+class Board:
+    """The memory of passes over one fleet.
+
+    `touched` are the replicas that are other than in the last pass, or drain otherwise; `moved` = the
+    clock or a node or a gateway did, so that whatever hangs on time or reach is asked again. `stale` are
+    models whose need has to be worked out again.
+    """
+
+    def __init__(self) -> None:
+        self._forget()
+
+    def _forget(self) -> None:
+        self.seen = Fleet()
+        self.standings: Standings | None = None
+        self.replicas: dict[str, Replica] = {}
+        self.by_model: dict[str, list[str]] = {}
+        self.ending: set[str] = set()
+        self.coming: set[str] = set()
+        self.hanging: set[str] = set()
+        self.timed: dict[str, tuple[float, ...]] = {}
+        self.registered: Mapping[str, float] = {}
+        self.wants: Wants | None = None
+        self.stock = Stock()
+        self.needs = Needs()
+        self.stops, self.starts = Answers(), Answers()
+        self.endpoints: dict[str, Endpoint] = {}
+        self.table: tuple[Endpoint, ...] = ()
+        self.tabled: Mapping[str, Draining] = {}
+        self.troubles: Mapping[tuple[str, str], Trouble] = {}
+        self.touched: set[str] = set()
+        self.stale: set[str] = set()
+        self.moved = True
+        self._sound = True
+        self._timers = Timers()
+        self._marks = Marks()
+        self._drains: Mapping[str, Draining] = {}
+        self._stood: tuple[object, ...] = ()
+        self._specs: dict[ShardKey, ShardSpec] = {}
+        self._on_node: dict[str, set[ShardKey]] = {}
+        self._noted: list[ShardKey] = []
+        self._pressure: dict[str, float] | None = None
+
+    # --- kept up ------------------------------------------------------------------------------
+
+    def wrote(self, key: ShardKey) -> None:
+        """The owner of a draft wrote this shard into a map that was seen before."""
+        self._noted.append(key)
+
+    def look(self, desired: Desired, fleet: Fleet, ledger: Ledger, now: float, timers: Timers) -> Standings:
+        """Take in everything that changed since the last pass; who is there now."""
+        if not self._sound or timers != self._timers:
+            self._forget()
+        self._sound, self._timers = False, timers
+        waited = self.standings is not None and bool(self.standings.unheard)
+        self._adopt(desired)
+        standings, turned = self._stand(desired.marks, fleet, ledger, now)
+        for name in turned:
+            self.touched.update(replica for replica, _ in self._on_node.get(name, ()))
+        worlds = self._take_in(desired.marks, fleet, standings, turned)
+        self.touched.update(changed(self._drains, ledger.drains))
+        self._derive(fleet, worlds, standings, now)
+        if desired.marks.paused != self._marks.paused or bool(standings.unheard) != waited:
+            self._all_stale()
+        self.seen, self.standings = fleet, standings
+        self._drains, self._marks = ledger.drains, desired.marks
+        return standings
+
+    def rest(self, *, acted: bool) -> None:
+        """The pass is over. What it did not act on is still to be asked."""
+        if acted:
+            self.touched.clear()
+            self.stale.clear()
+            self.moved = False
+        self._sound = True
+
+    def _stand(self, marks: Marks, fleet: Fleet, ledger: Ledger, now: float) -> tuple[Standings, list[str]]:
+        """Who is there, and the nodes of which that is new."""
+        old = self.standings
+        asked = (now, fleet.since, fleet.roster, marks.confirmed_lost, ledger.lost)
+        self.moved |= fleet.gateways is not self.seen.gateways
+        if old is not None and fleet.nodes is self.seen.nodes and asked == self._stood:
+            return old, []
+        self._stood, self.moved = asked, True
+        new = stand(fleet, marks.confirmed_lost, ledger.lost, now, self._timers)
+        was = old.of if old is not None else {}
+        if new.of == was:
+            return new, []
+        names = new.of.keys() | was.keys()
+        return new, sorted(name for name in names if new.of.get(name) != was.get(name))
+
+    def _take_in(
+        self, marks: Marks, fleet: Fleet, standings: Standings, turned: Iterable[str]
+    ) -> dict[str, int]:
+        """Rooms after what changed on nodes and shards. Returns how many ranks the touched replicas have."""
+        worlds: dict[str, int] = {}
+        arrived, emptied = self._shards(fleet, worlds)
+        rebuilt = dict.fromkeys([*self._nodes(fleet), *(emptied & fleet.nodes.keys())])
+        for name in rebuilt:
+            self._restock(name, fleet.nodes[name].info, standings.of[name], marks.cordoned.get(name, ""))
+        restood = set(turned)
+        if marks.cordoned != self._marks.cordoned:
+            restood |= marks.cordoned.keys() | self._marks.cordoned.keys()
+        for name in (restood - rebuilt.keys()) & self.stock.sites.keys():
+            self.stock.stand(name, standings.of[name], marks.cordoned.get(name, ""))
+        for spec in arrived:
+            if spec.node not in rebuilt:
+                self.stock.take(spec)
+        return worlds
+
+    def _restock(
+        self, node: str, info: NodeInfo, standing: Standing, cordoned: str, *, absent: str = ""
+    ) -> None:
+        specs = [self._specs[key] for key in self._on_node.get(node, ()) if key[0] != absent]
+        self.stock.put(info, specs, standing, cordoned)
+
+    def _shards(self, fleet: Fleet, worlds: dict[str, int]) -> tuple[list[ShardSpec], set[str]]:
+        """Specs that are new on their node, and nodes whose room has to be counted anew."""
+        arrived: list[ShardSpec] = []
+        rebuilt: set[str] = set()
+        for key in {**dict.fromkeys(changed(self.seen.shards, fleet.shards)), **dict.fromkeys(self._noted)}:
+            self.touched.add(key[0])
+            shard, spec = fleet.shards.get(key), self._specs.get(key)
+            if spec is not None and (shard is None or shard.spec != spec):
+                del self._specs[key]
+                self._on_node[spec.node].discard(key)
+                rebuilt.add(spec.node)
+            if shard is not None:
+                worlds[key[0]] = len(shard.spec.peers)
+                if key not in self._specs:
+                    self._specs[key] = shard.spec
+                    self._on_node.setdefault(shard.spec.node, set()).add(key)
+                    arrived.append(shard.spec)
+        self._noted.clear()
+        return arrived, rebuilt
+
+    def _nodes(self, fleet: Fleet) -> list[str]:
+        """Nodes that describe themselves otherwise, in order; those that went leave the stock."""
+        rebuilt: list[str] = []
+        heard = False
+        before = self.seen.nodes
+        for name in changed(before, fleet.nodes):
+            old, new = before.get(name), fleet.nodes.get(name)
+            heard = heard or old is None or new is None or old.since != new.since
+            if new is None:
+                self.stock.remove(name)
+            elif old is None or old.info is not new.info:
+                rebuilt.append(name)
+            if old is None or new is None or old.info.gpus is not new.info.gpus:
+                self._pressure = None
+        if heard:
+            self.registered = {name: node.since for name, node in fleet.nodes.items()}
+        if rebuilt or fleet.progress is not self.seen.progress:
+            self.needs.searches.clear()  # sizes of weights may be known now that were not
+        return rebuilt
+
+    def _derive(self, fleet: Fleet, worlds: Mapping[str, int], standings: Standings, now: float) -> None:
+        for name in self.hanging - self.touched if self.moved else ():
+            if self._replica(name, fleet, worlds, standings, now) != self.replicas[name]:
+                self.touched.add(name)
+        for name in sorted(self.touched):
+            old, new = self.replicas.get(name), self._replica(name, fleet, worlds, standings, now)
+            self.stale.update(replica.model for replica in (old, new) if replica is not None)
+            self._file(name, old, new, now)
+
+    def _replica(
+        self, name: str, fleet: Fleet, worlds: Mapping[str, int], standings: Standings, now: float
+    ) -> Replica | None:
+        known = self.replicas.get(name)
+        ranks = worlds.get(name, len(known.shards) if known is not None else 0)
+        keys = [(name, rank) for rank in range(ranks)]
+        present = [fleet.shards[key] for key in keys if key in fleet.shards]
+        if not present:
+            return None
+        green = _green(fleet.gateways, name, now, self._timers)
+        return derive(present, standings.of, green, now, self._timers)
+
+    def _file(self, name: str, old: Replica | None, new: Replica | None, now: float) -> None:
+        if old is not None and (new is None or new.model != old.model):
+            names = self.by_model[old.model]
+            del names[bisect.bisect_left(names, name)]
+            if not names:
+                del self.by_model[old.model]
+        for group in (self.ending, self.coming, self.hanging):
+            group.discard(name)
+        self.timed.pop(name, None)
+        if new is None:
+            self.replicas.pop(name, None)
+            return
+        self.replicas[name] = new
+        if old is None or old.model != new.model:
+            bisect.insort(self.by_model.setdefault(new.model, []), name)
+        if new.phase in ("Failed", "Lost"):
+            self.ending.add(name)
+        elif new.phase in ("Fetching", "Starting"):
+            self.coming.add(name)
+        if new.hangs_on_time:
+            self.hanging.add(name)
+        if instants := _orders_due(new, now, self._timers):
+            self.timed[name] = instants
+
+    def _adopt(self, desired: Desired) -> None:
+        """The catalog that stands now; every model's need is stale if it is another one."""
+        catalog = desired.catalog
+        if catalog is (self.wants.catalog if self.wants is not None else None):
+            return
+        self._all_stale()
+        self.wants = None if catalog is None else Wants(catalog)
+        self.stock.label_keys(self.wants.label_keys if self.wants is not None else frozenset())
+        self._pressure = None
+        self._all_stale()
+
+    def _all_stale(self) -> None:
+        self.stale.update(self.needs.of, self.by_model, self.wants.models if self.wants is not None else ())
+
+    # --- asked --------------------------------------------------------------------------------
+
+    @property
+    def pressure(self) -> Mapping[str, float]:
+        """Demand over capacity by GPU type, of the catalog and the cards as they are."""
+        if self._pressure is None:
+            infos = [site.room.info for site in self.stock.sites.values()]
+            self._pressure = self.wants.pressure(infos) if self.wants is not None else {}
+        return self._pressure
+
+    def asked(self, group: set[str]) -> Iterable[str]:
+        """The replicas whose answers may be others than in the last pass; answers come from `group` alone."""
+        return self.touched | group if self.moved else self.touched
+
+    def known_size(self, cache_name: str) -> int:
+        """Bytes of these weights, from a node that holds them or was told their length; 0 = not known."""
+        told = [
+            row.total
+            for rows in self.seen.progress.values()
+            for row in rows
+            if row.cache_name == cache_name and row.total
+        ]
+        return max(self.stock.size(cache_name), *told, 0)
+
+    @contextlib.contextmanager
+    def without(self, replica: Replica) -> Iterator[None]:
+        """The stock as it would be with this replica gone."""
+        stock = self.stock
+        sites = [stock.sites[shard.spec.node] for shard in replica.present if shard.spec.node in stock.sites]
+        version, grown = stock.version, stock.grown
+        for site in sites:
+            self._restock(site.room.info.id, site.room.info, site.standing, site.cordoned, absent=replica.id)
+        try:
+            yield
+        finally:
+            for site in sites:
+                self._restock(site.room.info.id, site.room.info, site.standing, site.cordoned)
+            stock.version, stock.grown = version, grown
+
+
+def _green(gateways: Mapping[str, Gateway], replica: str, now: float, timers: Timers) -> bool:
+    """Whether it completed a request through a gateway lately: its agent may be silent, it is not."""
+    return any(
+        replica in gateway.green_at and now - gateway.green_at[replica] < timers.evidence
+        for gateway in gateways.values()
+    )
+
+
+def _orders_due(replica: Replica, now: float, timers: Timers) -> tuple[float, ...]:
+    """The instants after now at which an order of this replica is sent again or given up."""
+    instants: list[float] = []
+    for shard in replica.present:
+        if shard.ordered:
+            instants.append(shard.ordered_at + timers.ack)
+        if not shard.confirmed:
+            instants += (shard.since + timers.ack, shard.since + 3 * timers.ack)
+    return tuple(at for at in instants if at > now)

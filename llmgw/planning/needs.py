@@ -1,0 +1,93 @@
+"""What each model needs, kept from pass to pass; models that need nothing are not in it.
+
+`reconcile` asks `rollout` again for the models of which something changed, and takes the pending ones
+from here in the order of their size.
+"""
+
+import bisect
+import dataclasses
+
+from llmgw.planning.placement import NoFit, Request
+from llmgw.planning.wants import SizeKey
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Need:
+    """What is to be done about one model.
+
+    `create` replicas may be placed (one a pass does), `because` of something; `drain` and `undrain`
+    are (replica, because). `swap` is the old replica that may go first if the new one finds no room.
+    `ripe_at` is when a new one will have proved itself, where an old one waits for that.
+    """
+
+    create: int = 0
+    because: str = ""
+    drain: tuple[tuple[str, str], ...] = ()
+    undrain: tuple[tuple[str, str], ...] = ()
+    swap: str = ""
+    ripe_at: float | None = None
+
+    @property
+    def nothing(self) -> bool:
+        """Whether neither this pass nor time has anything to do."""
+        return not (self.create or self.drain or self.undrain or self.ripe_at is not None)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Unplaced:
+    """A replica that is wanted and fits nowhere: every node's every reason, for the first profile."""
+
+    model: str
+    profile: str
+    because: str
+    reasons: tuple[NoFit, ...]
+
+
+@dataclasses.dataclass(slots=True)
+class Search:
+    """How one model looked for a place: its requests, and the state of the stock in which none was found.
+
+    `full_at` and `stuck_at` are `Stock.grown` (with everything in its place, and with the old replica
+    gone); `told_at` is the `Stock.version` that `told` describes.
+    """
+
+    requests: tuple[Request, ...]
+    full_at: int = -1
+    stuck_at: int = -1
+    told_at: int = -1
+    told: Unplaced | None = None
+
+
+class Needs:
+    """Needs by model. `pending` = models with replicas to place, biggest first."""
+
+    def __init__(self) -> None:
+        self.of: dict[str, Need] = {}
+        self.pending: list[SizeKey] = []
+        self.acting: set[str] = set()
+        self.ripening: set[str] = set()
+        self.searches: dict[str, Search] = {}
+        self._queued: dict[str, SizeKey] = {}
+
+    def put(self, model: str, need: Need, size_key: SizeKey | None) -> None:
+        """What `model` needs now. `size_key` is None where it is not in the catalog."""
+        self.drop(model)
+        if need.nothing:
+            return
+        self.of[model] = need
+        if need.create and size_key is not None:
+            bisect.insort(self.pending, size_key)
+            self._queued[model] = size_key
+        if need.drain or need.undrain:
+            self.acting.add(model)
+        if need.ripe_at is not None:
+            self.ripening.add(model)
+
+    def drop(self, model: str) -> None:
+        """Forget what it needed."""
+        self.of.pop(model, None)
+        self.searches.pop(model, None)
+        self.acting.discard(model)
+        self.ripening.discard(model)
+        if model in self._queued:
+            del self.pending[bisect.bisect_left(self.pending, self._queued.pop(model))]

@@ -1,0 +1,65 @@
+"""Who is there and who is believed: what the silences of this instant mean together.
+
+The first thing that a look at the fleet works out; `planning.view` shows it to every rule.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+
+from llmgw.fleet.expiry import Standing, Timers
+from llmgw.fleet.world import Fleet
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Standings:
+    """What every node of the roster is worth, by node id in their order.
+
+    `heard` = the whole roster has spoken, or its grace is over: only then is absence a fact.
+    `dark` = so many nodes fell silent together that we suspect ourselves: nothing starts or stops.
+    `unheard` = nodes of the roster that have not spoken since we began to listen. `turns_at` is the
+    next instant after this one at which silence alone changes any of it; infinite if none does.
+    """
+
+    of: Mapping[str, Standing]
+    heard: bool
+    dark: bool
+    unheard: tuple[str, ...]
+    lost: frozenset[str]
+    turns_at: float
+
+
+def stand(
+    fleet: Fleet, confirmed_lost: frozenset[str], acted_on: frozenset[str], now: float, timers: Timers
+) -> Standings:
+    """What the silences mean at `now`. `acted_on` are the nodes whose loss was acted on before."""
+    of = {name: fleet.standing(name, now, timers) for name in sorted(fleet.roster | fleet.nodes.keys())}
+    for name in confirmed_lost & of.keys():
+        if of[name] != "Ready":
+            of[name] = "Lost"
+    unheard = tuple(name for name, stands in of.items() if stands == "Unheard")
+    dark = _dark(of, acted_on | confirmed_lost, timers)
+    if dark:
+        of = {name: "Unreachable" if was == "Lost" else was for name, was in of.items()}
+    return Standings(
+        of=of,
+        heard=not unheard or now - fleet.since >= timers.place_grace,
+        dark=dark,
+        unheard=unheard,
+        lost=frozenset(name for name, stands in of.items() if stands == "Lost"),
+        turns_at=_turns_at(fleet, bool(unheard), now, timers),
+    )
+
+
+def _dark(of: Mapping[str, Standing], already_lost: frozenset[str], timers: Timers) -> bool:
+    """Whether the silence looks like ours. Nodes whose loss was acted on before do not count."""
+    counted = [stands for name, stands in of.items() if stands == "Ready" or name not in already_lost]
+    silent = len(counted) - counted.count("Ready") - counted.count("Unheard")
+    return len(counted) >= 3 and silent >= timers.mass_share * len(counted)
+
+
+def _turns_at(fleet: Fleet, waiting: bool, now: float, timers: Timers) -> float:
+    instants = [fleet.since + timers.place_grace, fleet.since + timers.lost_grace] if waiting else []
+    for node in fleet.nodes.values():
+        instants += (node.last_seen + timers.unreachable, node.last_seen + timers.lost)
+    return min((at for at in instants if at > now), default=math.inf)
