@@ -167,6 +167,8 @@ class Draft:
                 if key in self._shards.read:
                     shard = self._shards.read[key]
                     self._shards.write[key] = dataclasses.replace(shard, ordered=order, ordered_at=now)
+            case events.GatewaySeen():
+                self._gateway(event, now)
             case events.GatewayForgotten(gateway=name):
                 if name in self._gateways.read:
                     del self._gateways.write[name]
