@@ -11,8 +11,8 @@ from collections.abc import Mapping
 
 from llmgw.catalog.facts import Tensor, Unusable
 
-LARGEST = 32 << 20
-"""Bytes of a header; the format itself allows 100 MB, models use a tenth of one."""
+LARGEST = 8 << 20
+"""Bytes of a header; the format allows 100 MB, models of hundreds of experts use half of one."""
 MOST = 500_000
 
 _BITS = {

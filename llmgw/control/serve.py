@@ -40,11 +40,15 @@ from llmgw.planning.desired import Desired
 from llmgw.planning.ledger import Ledger
 from llmgw.transport.facts import facts_of
 from llmgw.transport.listener import Listener
+from llmgw.transport.ranges import Limits
 from llmgw.wire import messages
 
 log = logging.getLogger(__name__)
 
 BUILD = importlib.metadata.version("llmgw")
+
+LOOK = Limits(headers=0)
+"""A plan needs the numbers of a model, and no more of its weights than their sizes."""
 
 LONGEST_FAREWELL = 180.0
 """Seconds that `leave` waits for engines to drain and stop."""
@@ -138,7 +142,7 @@ class _Plane:
             dispatch=self._dispatch,
             publish=self._publish,
         )
-        knowledge = Knowledge(lambda source: facts_of(source, settings.hub), clock, settings.bounds)
+        knowledge = Knowledge(lambda source: facts_of(source, settings.hub, LOOK), clock, settings.bounds)
         self._adoption = Adoption(store, self._loop, self._journal, clock, chance, knowledge)
         self._peers = Peers(
             self.epoch,

@@ -7,12 +7,12 @@ import dataclasses
 import json
 import logging
 import pathlib
+import stat
 import urllib.parse
 from collections.abc import Mapping
 from typing import Protocol
 
 import httpx
-import pydantic
 
 from llmgw.catalog.hub import Hub, Listing, Repository, choose, repository
 from llmgw.catalog.sources import Source
@@ -27,15 +27,15 @@ class CannotRead(Exception):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Limits:
-    """Seconds and bytes. `headers` = safetensors files of one model that are looked into; beyond, sizes must do."""
+    """Seconds and bytes. `headers` = safetensors files that are looked into; of a model with more, sizes must do."""
 
     connect: float = 3.0
     read: float = 5.0
     total: float = 30.0
     listing: int = 16 << 20
     config: int = 4 << 20
-    index: int = 64 << 20
-    headers: int = 64
+    index: int = 32 << 20
+    headers: int = 256
     at_once: int = 8
 
 
@@ -80,7 +80,7 @@ class OnDisk:
     async def sizes(self) -> Mapping[str, int]:
         try:
             if self._only:
-                return {self._only: (self._root / self._only).stat().st_size}
+                return {self._only: _regular(self._root / self._only)}
             return {entry.name: entry.stat().st_size for entry in self._root.iterdir() if entry.is_file()}
         except OSError as error:
             raise CannotRead(f"{self._root / self._only}: {error.strerror}") from error
@@ -92,6 +92,14 @@ class OnDisk:
                 return file.read(length)
         except OSError as error:
             raise CannotRead(f"{self._root / name}: {error.strerror}") from error
+
+
+def _regular(path: pathlib.Path) -> int:
+    """Bytes of a file; what is none (a pipe that never ends) is not opened."""
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        raise CannotRead(f"{path} is no regular file")
+    return found.st_size
 
 
 def remote(client: httpx.AsyncClient, source: Source, hub: Hub, limits: Limits) -> Files:
@@ -127,7 +135,7 @@ class OnHub:
         data = await piece(self._client, url, self._hub.credentials, 0, limit, whole=True)
         try:
             listing = Listing.model_validate(json.loads(data))
-        except (ValueError, pydantic.ValidationError) as error:
+        except (ValueError, RecursionError) as error:
             raise CannotRead(f"the hub's listing of {self._at.name} cannot be used") from error
         self._commit = urllib.parse.quote(listing.sha, safe="")
         chosen = choose(tuple(each.rfilename for each in listing.siblings), self._at.files)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import pathlib
 import struct
 from collections.abc import Iterator, Mapping
@@ -237,6 +238,25 @@ def test_an_index_that_leads_elsewhere_is_refused(tmp_path: pathlib.Path, weight
     (tmp_path / "model.safetensors").write_bytes(ENDS)
     with pytest.raises(CannotRead, match="safetensors index"):
         read(f"file://{tmp_path}")
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: pathlib.Path) -> None:
+    """What is no file is refused before it is opened."""
+    os.mkfifo(tmp_path / "model.gguf")
+    with pytest.raises(CannotRead, match="no regular file"):
+        read(f"file://{tmp_path}/model.gguf")
+    with pytest.raises(CannotRead, match="neither a config"):
+        read(f"file://{tmp_path}")
+
+
+@pytest.mark.parametrize(
+    "listing", [b"[" * 100_000, b"{}", b'{"sha": 1}', b"\xff", b'{"sha": "x", "siblings": [{}]}']
+)
+def test_a_listing_that_is_none_is_refused(server: WeightsServer, listing: bytes) -> None:
+    """A hub that answers something else is no hub."""
+    server.files[f"/api/models/org/name/revision/{SHA}"] = listing
+    with pytest.raises(CannotRead, match="listing of org/name cannot be used"):
+        read(HF, server)
 
 
 def test_what_is_not_there_is_said(tmp_path: pathlib.Path) -> None:
