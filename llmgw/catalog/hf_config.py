@@ -111,19 +111,20 @@ def _dense(text: Config, experts: Experts | None, hidden: int) -> int:
 # Context --------------------------------------------------------------------------------------------
 
 _POSITIONS = (
-    "max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "model_max_length", "max_sequence_length",
-    "max_seq_length", "seq_len", "n_ctx",
+    "max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_sequence_length", "max_seq_length",
+    "seq_len",
 )  # fmt: skip
 _UNSCALED = frozenset({"", "default", "su", "longrope", "llama3", "mrope", "proportional"})
 _ORIGINAL = frozenset({"yarn", "deepseek_yarn"})
 
 
 def _longest(text: Config) -> int:
-    """Tokens of context after rope scaling; 0 where no number says."""
+    """Tokens of context after rope scaling; 0 where no number says. What is promised beside it counts too."""
     given = [value for name in _POSITIONS if (value := number(text, name))]
-    if not given:
-        return 0
-    longest = min(given)
+    return max(_scaled(text, min(given, default=0)), number(text, "model_max_length"))
+
+
+def _scaled(text: Config, longest: int) -> int:
     rope = mapping(text, "rope_scaling") or mapping(text, "rope_parameters")
     kind, factor = str(rope.get("rope_type", rope.get("type", ""))), rope.get("factor")
     if kind in _UNSCALED or not isinstance(factor, int | float) or not 1 <= factor <= 4096:

@@ -58,6 +58,8 @@ def test_layers_by_what_they_keep(config: models.Config, full: int, windowed: in
         ({"rope_scaling": {"type": "linear", "factor": float("nan")}}, 8192),
         ({"rope_scaling": {"type": "linear", "factor": 1e300}}, 8192),
         ({"max_position_embeddings": None}, 0),
+        ({"model_max_length": 16384}, 16384),
+        ({"seq_length": 4096}, 4096),
         ({"max_position_embeddings": -1, "n_positions": 2048}, 2048),
         ({"model_type": "gemma3_text", "rope_scaling": {"type": "linear", "factor": 8.0}}, 8192),
     ],

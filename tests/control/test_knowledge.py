@@ -74,6 +74,14 @@ def test_a_plan_of_what_its_engine_would_refuse_is_refused(tmp_path: pathlib.Pat
     assert made.call("POST", "/v1/plan", {"files": {"m.yaml": MODEL, "p.yaml": PROFILE}})[0] == 200
 
 
+def test_a_standing_model_on_other_cards_is_looked_at_again(tmp_path: pathlib.Path) -> None:
+    """What runs on four is not proven on five."""
+    made = plane(tmp_path, Reader(QWEN))
+    assert made.call("POST", "/v1/apply", {"files": {"m.yaml": MODEL, "p.yaml": PROFILE}})[0] == 200
+    assert made.call("POST", "/v1/apply", {"files": {"m.yaml": MODEL, "p.yaml": FIVE}})[0] == 422
+    assert made.adoption.number == 1
+
+
 def test_what_cannot_be_read_excludes_nothing(tmp_path: pathlib.Path) -> None:
     """A hub that is away does not stand between an operator and a plan."""
     made = plane(tmp_path, Reader(CannotRead("the hub is away")))
