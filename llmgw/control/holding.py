@@ -193,10 +193,10 @@ def leaves_nothing(plan: Plan) -> str:
     """
     removed = {row.model for row in plan.rows if row.code == "model_removed"}
     if removed and removed.issuperset(service.model for service in plan.service):
-        return f"it would remove all {count(len(removed), 'model')} and leave nothing to ask"
+        return f"it would remove {count(len(removed), 'model')} and leave nothing to ask"
     stops = sum(row.symbol == "-" for row in plan.rows)
     if stops and not any(service.after for service in plan.service):
-        return f"it would stop all {count(stops, 'replica')} and leave nothing to ask"
+        return f"it would stop {count(stops, 'replica')} and leave nothing to ask"
     return ""
 
 

@@ -99,23 +99,26 @@ class Watch:
 
     async def look(self) -> float:
         """One look at the whole, and what follows from it. Returns the time of the next one. Raises OSError."""
-        tree: Tree | Unreadable
-        try:
-            tree = await asyncio.to_thread(self._source.look)
-        except Unreadable as unreadable:
-            tree = unreadable
         now = self._clock.now()
-        self._tree = tree if isinstance(tree, Tree) else None
-        self._settling = self._settling.saw(tree.mark if isinstance(tree, Tree) else "", now)
-        if isinstance(tree, Tree) and holding.judged(self._followed, tree.mark, self._rules):
-            self._keep(dataclasses.replace(self._current(), commit=tree.commit, blind=None))
-        elif not self._settling.settled(now, self._pace, locked=isinstance(tree, Tree) and bool(tree.locked)):
+        seen = await self._see()
+        self._tree = seen if isinstance(seen, Tree) else None
+        mark, locked = (seen.mark, bool(seen.locked)) if isinstance(seen, Tree) else ("", False)
+        self._settling = self._settling.saw(mark, now)
+        if isinstance(seen, Tree) and holding.judged(self._followed, mark, self._rules):
+            self._keep(dataclasses.replace(self._current(), commit=seen.commit, blind=None))
+        elif not self._settling.settled(now, self._pace, locked=locked):
             return min(self._settling.look_at(now, self._pace), now + self._pace.rescan)
-        elif isinstance(tree, Tree):
-            await self._judge(tree)
+        elif isinstance(seen, Tree):
+            await self._judge(seen)
         else:
-            self._blinded(tree)
+            self._blinded(seen)
         return self._clock.now() + self._pace.rescan
+
+    async def _see(self) -> Tree | Unreadable:
+        try:
+            return await asyncio.to_thread(self._source.look)
+        except Unreadable as unreadable:
+            return unreadable
 
     def report(self) -> dict[str, Any]:
         """What is followed and what became of it, for the API."""

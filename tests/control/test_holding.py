@@ -44,7 +44,7 @@ def test_manual_waits_for_a_person() -> None:
 def test_each_reason_to_hold() -> None:
     """Invalid and guarded hold in every mode; what looks cut or gives something up only where files are followed."""
     assert why(Refused("1 error"), FILES) == why(Refused("1 error"), MANUAL) == "invalid"
-    guarded = dataclasses.replace(OF_TWO, guarded="it would stop all 3 replicas")
+    guarded = dataclasses.replace(OF_TWO, guarded="it would stop 3 replicas")
     assert why(guarded, COMMITS) == why(guarded, MANUAL) == "guard"
     removal = dataclasses.replace(OF_TWO, given_up=("a.yaml:1: model qwen is removed",))
     assert (why(removal, FILES), why(removal, COMMITS)) == ("removal", None)
@@ -115,10 +115,10 @@ def test_the_guard_of_the_empty_catalog() -> None:
     """What would leave nothing to ask is refused, whether or not anything is known to run."""
     removed = Row("~", "qwen", "model_removed", "the model left the catalog")
     stop = Row("-", "qwen", "scaled", "scaling.min 2 -> 0", replica="qwen/x")
-    assert "all 1 model and" in holding.leaves_nothing(
+    assert "remove 1 model and" in holding.leaves_nothing(
         dataclasses.replace(PLAN, rows=(removed,), service=(Service("qwen", 0, 0, 0),))
     )
-    assert "all 2 replicas" in holding.leaves_nothing(
+    assert "stop 2 replicas" in holding.leaves_nothing(
         dataclasses.replace(PLAN, rows=(stop, stop), service=(Service("qwen", 2, 0, 0),))
     )
 

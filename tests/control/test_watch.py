@@ -164,7 +164,7 @@ def test_a_commit_of_nothing_is_never_adopted(tmp_path: pathlib.Path) -> None:
     followed.settles()
     assert (followed.why, followed.models) == ("guard", ["qwen"])
     assert followed.hold is not None
-    assert followed.hold.said == "it would remove all 1 model and leave nothing to ask"
+    assert followed.hold.said == "it would remove 1 model and leave nothing to ask"
 
 
 def test_a_full_disk_changes_nothing_and_ends_nothing(root: pathlib.Path, tmp_path: pathlib.Path) -> None:
