@@ -54,9 +54,10 @@ class Replica:
     @property
     def hangs_on_time(self) -> bool:
         """Whether time, silence or evidence alone can change what it is."""
-        return self.phase != "Ready" and any(
-            shard is None or not shard.confirmed or self.phase in ("Unreachable", "Lost")
-            for shard in self.shards
+        if self.phase == "Ready":
+            return False
+        return self.phase in ("Unreachable", "Lost") or any(
+            shard is None or not shard.confirmed for shard in self.shards
         )
 
 
@@ -79,9 +80,30 @@ def _phase(
     now: float,
     timers: Timers,
 ) -> tuple[Phase, str]:
-    for shard in shards:
+    doubtful = False
+    for peer, shard in zip(spec.peers, shards, strict=True):
         if shard is not None and shard.state in ENDED:
             return "Failed", f"rank {shard.spec.rank}: {shard.status.reason or shard.state}"
+        if shard is None or not shard.confirmed or standings.get(peer.node) != "Ready":
+            doubtful = True
+    if doubtful and (found := _doubt(spec, shards, standings, green, now, timers)) is not None:
+        return found
+    states = [shard.state for shard in shards if shard is not None]
+    if all(state in ("ready", "draining") for state in states):
+        return "Ready", ""
+    fetching = any(state in PENDING and state != "held" for state in states)
+    return ("Fetching", "") if fetching else ("Starting", "")
+
+
+def _doubt(
+    spec: ShardSpec,
+    shards: tuple[Shard | None, ...],
+    standings: Mapping[str, Standing],
+    green: bool,
+    now: float,
+    timers: Timers,
+) -> tuple[Phase, str] | None:
+    """What silence, absence and want of confirmation make of it; None if they change nothing."""
     standing_of = [standings.get(peer.node, "Unheard") for peer in spec.peers]
     lost = [peer for peer, stands in zip(spec.peers, standing_of, strict=True) if stands == "Lost"]
     if lost and not green:
@@ -95,13 +117,6 @@ def _phase(
             return "Failed", f"rank {peer.rank} is gone"
         if not shard.confirmed and now - shard.since >= 3 * timers.ack:
             return "Failed", f"rank {peer.rank}: its node did not confirm it"
-    states = [shard.state for shard in shards if shard is not None]
     if any(stands != "Ready" for stands in standing_of):
         return "Unreachable", "a node is silent"
-    if all(state in ("ready", "draining") for state in states):
-        return "Ready", ""
-    return (
-        ("Fetching", "")
-        if any(state in PENDING and state != "held" for state in states)
-        else ("Starting", "")
-    )
+    return None

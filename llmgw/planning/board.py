@@ -8,6 +8,7 @@ was broken off leaves nothing behind.
 import bisect
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 
 from llmgw.fleet.expiry import Standing, Timers
 from llmgw.fleet.node import NodeInfo
@@ -46,7 +47,8 @@ class Board:
 
     `touched` are the replicas that are other than in the last pass, or drain otherwise; `moved` = the
     clock or a node or a gateway did, so that whatever hangs on time or reach is asked again. `stale` are
-    models whose need has to be worked out again.
+    models whose need has to be worked out again; those to which only replicas came that begin to come up
+    are in `joined`.
     """
 
     def __init__(self) -> None:
@@ -72,6 +74,7 @@ class Board:
         self.troubles: Mapping[tuple[str, str], Trouble] = {}
         self.touched: set[str] = set()
         self.stale: set[str] = set()
+        self.joined: dict[str, int] = {}
         self.moved = True
         self._sound = True
         self._timers = Timers()
@@ -82,6 +85,7 @@ class Board:
         self._on_node: dict[str, set[ShardKey]] = {}
         self._noted: list[ShardKey] = []
         self._pressure: dict[str, float] | None = None
+        self._totals: dict[str, int] | None = None
 
     # --- kept up ------------------------------------------------------------------------------
 
@@ -101,11 +105,12 @@ class Board:
             self.touched.update(replica for replica, _ in self._on_node.get(name, ()))
         worlds = self._take_in(desired.marks, fleet, standings, turned)
         self.touched.update(changed(self._drains, ledger.drains))
+        self._drains = ledger.drains
         self._derive(fleet, worlds, standings, now)
         if desired.marks.paused != self._marks.paused or bool(standings.unheard) != waited:
             self._all_stale()
         self.seen, self.standings = fleet, standings
-        self._drains, self._marks = ledger.drains, desired.marks
+        self._marks = desired.marks
         return standings
 
     def rest(self, *, acted: bool) -> None:
@@ -113,6 +118,7 @@ class Board:
         if acted:
             self.touched.clear()
             self.stale.clear()
+            self.joined.clear()
             self.moved = False
         self._sound = True
 
@@ -194,6 +200,7 @@ class Board:
             self.registered = {name: node.since for name, node in fleet.nodes.items()}
         if rebuilt or fleet.progress is not self.seen.progress:
             self.needs.searches.clear()  # sizes of weights may be known now that were not
+            self._totals = None
         return rebuilt
 
     def _derive(self, fleet: Fleet, worlds: Mapping[str, int], standings: Standings, now: float) -> None:
@@ -202,8 +209,21 @@ class Board:
                 self.touched.add(name)
         for name in sorted(self.touched):
             old, new = self.replicas.get(name), self._replica(name, fleet, worlds, standings, now)
-            self.stale.update(replica.model for replica in (old, new) if replica is not None)
+            if old is None and new is not None and self._is_asked_for(new):
+                self.joined[new.model] = self.joined.get(new.model, 0) + 1
+            else:
+                self.stale.update(replica.model for replica in (old, new) if replica is not None)
             self._file(name, old, new, now)
+
+    def _is_asked_for(self, replica: Replica) -> bool:
+        """Whether it is one of those that its model's need would create: it counts, and serves nothing."""
+        want = self.wants.models.get(replica.model) if self.wants is not None else None
+        return (
+            want is not None
+            and replica.phase in ("Fetching", "Starting")
+            and replica.generation in want.generations
+            and replica.id not in self._drains
+        )
 
     def _replica(
         self, name: str, fleet: Fleet, worlds: Mapping[str, int], standings: Standings, now: float
@@ -247,6 +267,7 @@ class Board:
         if catalog is (self.wants.catalog if self.wants is not None else None):
             return
         self._all_stale()
+        self.needs.searches.clear()
         self.wants = None if catalog is None else Wants(catalog)
         self.stock.label_keys(self.wants.label_keys if self.wants is not None else frozenset())
         self._pressure = None
@@ -271,13 +292,11 @@ class Board:
 
     def known_size(self, cache_name: str) -> int:
         """Bytes of these weights, from a node that holds them or was told their length; 0 = not known."""
-        told = [
-            row.total
-            for rows in self.seen.progress.values()
-            for row in rows
-            if row.cache_name == cache_name and row.total
-        ]
-        return max(self.stock.size(cache_name), *told, 0)
+        if self._totals is None:
+            self._totals = {}
+            for row in chain.from_iterable(self.seen.progress.values()):
+                self._totals[row.cache_name] = max(row.total or 0, self._totals.get(row.cache_name, 0))
+        return max(self.stock.size(cache_name), self._totals.get(cache_name, 0))
 
     @contextlib.contextmanager
     def without(self, replica: Replica) -> Iterator[None]:

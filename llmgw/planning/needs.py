@@ -15,17 +15,23 @@ from llmgw.planning.wants import SizeKey
 class Need:
     """What is to be done about one model.
 
-    `create` replicas may be placed (one a pass does), `because` of something; `drain` and `undrain`
-    are (replica, because). `swap` is the old replica that may go first if the new one finds no room.
+    `create` replicas may be placed (one a pass does): `have` of `count` are there, or there is another
+    `reason`. `drain` and `undrain` are (replica, because). `swap` is the old replica that may go first if the new one finds no room.
     `ripe_at` is when a new one will have proved itself, where an old one waits for that.
     """
 
     create: int = 0
-    because: str = ""
+    have: int = 0
+    count: int = 0
+    reason: str = ""
     drain: tuple[tuple[str, str], ...] = ()
     undrain: tuple[tuple[str, str], ...] = ()
     swap: str = ""
     ripe_at: float | None = None
+
+    @property
+    def because(self) -> str:
+        return self.reason or f"{self.have} of {self.count} replicas"
 
     @property
     def nothing(self) -> bool:
@@ -57,6 +63,10 @@ class Search:
     told_at: int = -1
     told: Unplaced | None = None
 
+    def need_changed(self) -> None:
+        """Other replicas may leave for it, and for another reason; where it fits is as before."""
+        self.stuck_at = self.told_at = -1
+
 
 class Needs:
     """Needs by model. `pending` = models with replicas to place, biggest first."""
@@ -71,9 +81,12 @@ class Needs:
 
     def put(self, model: str, need: Need, size_key: SizeKey | None) -> None:
         """What `model` needs now. `size_key` is None where it is not in the catalog."""
-        self.drop(model)
+        self._drop(model)
         if need.nothing:
+            self.searches.pop(model, None)
             return
+        if model in self.searches:
+            self.searches[model].need_changed()
         self.of[model] = need
         if need.create and size_key is not None:
             bisect.insort(self.pending, size_key)
@@ -83,10 +96,8 @@ class Needs:
         if need.ripe_at is not None:
             self.ripening.add(model)
 
-    def drop(self, model: str) -> None:
-        """Forget what it needed."""
+    def _drop(self, model: str) -> None:
         self.of.pop(model, None)
-        self.searches.pop(model, None)
         self.acting.discard(model)
         self.ripening.discard(model)
         if model in self._queued:

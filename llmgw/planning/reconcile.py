@@ -54,7 +54,7 @@ def reconcile(
     `memory` is what the caller's last pass left; it only saves time.
     """
     view = look(desired, fleet, ledger, now, timers, memory)
-    view = dataclasses.replace(view, ledger=_acknowledge_losses(view, troubles.charge(view, chance)))
+    view = _with(view, _acknowledge_losses(view, troubles.charge(view, chance)))
     drains = dict(view.ledger.drains)
     actions: list[Action] = []
     unplaced: list[Unplaced] = []
@@ -73,10 +73,16 @@ def reconcile(
     else:
         drains = {name: drain for name, drain in drains.items() if name in view.replicas}
     table = routes(view, drains)
-    after = dataclasses.replace(view.ledger, drains=_told(view, drains, table.version), routes=table)
-    wake = None if placed else wake_at(dataclasses.replace(view, ledger=after))
+    drains_told = _told(view, drains, table.version)
+    if drains_told is not view.ledger.drains or table is not view.ledger.routes:
+        view = _with(view, dataclasses.replace(view.ledger, drains=drains_told, routes=table))
+    wake = None if placed else wake_at(view)
     view.board.rest(acted=view.may_act())
-    return Pass(tuple(actions), after, wake, tuple(unplaced), _alarms(view), bool(placed))
+    return Pass(tuple(actions), view.ledger, wake, tuple(unplaced), _alarms(view), bool(placed))
+
+
+def _with(view: View, ledger: Ledger) -> View:
+    return view if ledger is view.ledger else dataclasses.replace(view, ledger=ledger)
 
 
 def _told(view: View, drains: Mapping[str, Draining], version: int) -> Mapping[str, Draining]:
@@ -99,10 +105,20 @@ def _acknowledge_losses(view: View, ledger: Ledger) -> Ledger:
 def _needs(view: View) -> Needs:
     """What every model needs, worked out again where something changed."""
     board, wants = view.board, view.board.wants
-    stale = board.stale.union(model for model, _ in changed(board.troubles, view.ledger.troubles))
+    blamed = [model for model, _ in changed(board.troubles, view.ledger.troubles)]
+    for model in blamed:
+        board.needs.searches.pop(model, None)  # other nodes are avoided now
+    stale = board.stale.union(blamed)
     if board.moved:
         stale.update(board.needs.ripening, (model for model, _ in view.ledger.troubles))
     board.troubles = view.ledger.troubles
+    for name, came in board.joined.items():
+        need = board.needs.of.get(name)
+        left = rollout.joined(need, came) if need is not None and name not in stale else None
+        if left is None or wants is None:
+            stale.add(name)
+        else:
+            board.needs.put(name, left, wants.models[name].size_key)
     for name in stale:
         want = wants.models.get(name) if wants is not None else None
         if want is None:

@@ -7,7 +7,7 @@ lowest number of ready replicas on the way.
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from llmgw.fleet import events
 from llmgw.fleet.expiry import Timers
@@ -98,16 +98,22 @@ class _Stage:
 
     def _take(self, settled: Settled) -> None:
         self.fleet, self.ledger = settled.fleet, settled.ledger
-        said: list[events.Event] = []
+        said: dict[str, list[ShardStatus]] = {}
         arriving: dict[str, list[ShardSpec]] = {}
         held: set[tuple[str, str]] = set()
         for action in settled.actions:
             self.steps.append(Step(action, self._fetch(action, held)))
             if isinstance(action, Assign):
                 arriving.setdefault(action.spec.node, []).append(action.spec)
-            said += self._succeed(action)
-        infos = [events.Reported(node, (), self._holding(node, specs)) for node, specs in arriving.items()]
-        self.fleet = self.fleet.after([*infos, *said], self.now)
+            for node, status in self._succeed(action):
+                said.setdefault(node, []).append(status)
+        reports = [
+            events.Reported(
+                node, tuple(said[node]), self._holding(node, arriving[node]) if node in arriving else None
+            )
+            for node in said
+        ]
+        self.fleet = self.fleet.after(reports, self.now)
         seen = [events.GatewaySeen(name, self.ledger.routes.version) for name in self.fleet.gateways]
         self.fleet = self._heartbeats(self.fleet.after(seen, self.now), 0.0)
 
@@ -121,28 +127,20 @@ class _Stage:
         held.add(entry)
         return action.spec.source_bytes or None
 
-    def _succeed(self, action: Action) -> list[events.Event]:
+    def _succeed(self, action: Action) -> Iterable[tuple[str, ShardStatus]]:
+        """(node, what it reports) once it has obeyed."""
         match action:
             case Assign(spec=spec):
-                return [events.Reported(spec.node, (ShardStatus(*spec.key, "held"),))]
-            case Start(key=key):
-                return self._reports(key, "ready")
-            case Stop(key=key):
-                return self._reports(key, "stopping", "gone")
-            case _:
-                return []
+                yield spec.node, ShardStatus(*spec.key, "held")
+            case Start(key=key) if key in self.fleet.shards:
+                yield self._reports(key, "ready")
+            case Stop(key=key) if key in self.fleet.shards:
+                yield self._reports(key, "stopping")
+                yield self._reports(key, "gone")
 
-    def _reports(self, key: ShardKey, *states: State) -> list[events.Event]:
-        shard = self.fleet.shards.get(key)
-        if shard is None:
-            return []
-        return [
-            events.Reported(
-                shard.spec.node,
-                (dataclasses.replace(shard.status, state=state, idle=True, reason=""),),
-            )
-            for state in states
-        ]
+    def _reports(self, key: ShardKey, state: State) -> tuple[str, ShardStatus]:
+        shard = self.fleet.shards[key]
+        return shard.spec.node, dataclasses.replace(shard.status, state=state, idle=True, reason="")
 
     def _holding(self, node: str, specs: list[ShardSpec]) -> NodeInfo:
         """The node once it has fetched the weights of these shards."""
@@ -187,14 +185,12 @@ def _ready(ledger: Ledger) -> dict[str, int]:
 
 def _ready_of(fleet: Fleet, ledger: Ledger) -> dict[str, int]:
     """Ready replicas after what was just done: routed ones whose shards are still there, and new ones."""
-    by_replica: dict[str, list[str]] = {}
-    worlds: dict[str, ShardSpec] = {}
-    for (replica, _), shard in fleet.shards.items():
-        by_replica.setdefault(replica, []).append(shard.state)
-        worlds[replica] = shard.spec
     counts = dict.fromkeys(_ready(ledger), 0)
-    for replica, states in by_replica.items():
-        spec = worlds[replica]
-        whole = len(states) == len(spec.peers) and all(state == "ready" for state in states)
-        counts[spec.model] = counts.get(spec.model, 0) + (whole and replica not in ledger.drains)
+    ranks: dict[str, int] = {}
+    for (replica, _), shard in fleet.shards.items():
+        spec = shard.spec
+        counts.setdefault(spec.model, 0)
+        if shard.status.state == "ready" and replica not in ledger.drains:
+            ranks[replica] = ranks.get(replica, 0) + 1
+            counts[spec.model] += ranks[replica] == len(spec.peers)
     return counts

@@ -4,6 +4,7 @@ Reality wins: a reported replica of a current generation counts, whoever started
 generation goes only when the new one has proved itself, or when there is no room for both.
 """
 
+import dataclasses
 from collections.abc import Collection
 
 from llmgw.catalog.model import Model
@@ -41,24 +42,35 @@ def need(view: View, model: Model, generations: Collection[str]) -> Need:
     mine = view.of_model(model.name)
     counted = [replica for replica in mine if _counts(replica) and replica.id not in drains]
     fresh = [replica for replica in counted if replica.generation in generations]
-    stale = [replica for replica in counted if replica.generation not in generations]
+    stale = [r for r in counted if r.generation not in generations] if len(fresh) < len(counted) else []
+    draining = [replica for replica in mine if replica.id in drains] if drains else []
     count = wanted(model)
-    back = _undrain(view, mine, generations, fresh, stale, count)
-    missing = count - len(fresh) - sum(replica.generation in generations for replica, _ in back)
-    running = len(counted) + sum(
-        replica.id in drains and not drains[replica.id].stop_sent for replica in mine
-    )
+    back = _undrain(view, draining, generations, fresh, stale, count)
+    have = len(fresh) + sum(replica.generation in generations for replica, _ in back)
+    running = len(counted) + sum(not drains[replica.id].stop_sent for replica in draining)
     room_above = count + (SURGE if running > len(fresh) else 0) - running
     trouble = _worst(view, model, generations)
     held_back = bool(back) or _must_wait(view, mine, trouble)
     return Need(
-        create=0 if held_back else max(0, min(missing, room_above)),
-        because=_because(missing, count, stale, trouble),
+        create=0 if held_back else max(0, min(count - have, room_above)),
+        have=have,
+        count=count,
+        reason=_reason(stale, trouble),
         drain=_drain(view, fresh, stale, count),
         undrain=tuple((replica.id, because) for replica, because in back),
-        swap=_swap(view, stale, fresh, mine, trouble) if missing > 0 and not back else "",
+        swap=_swap(view, stale, fresh, mine, trouble) if have < count and not back else "",
         ripe_at=_ripe_at(view, fresh) if stale else None,
     )
+
+
+def joined(need: Need, came: int) -> Need | None:
+    """`need` after `came` of the replicas that it asks for came to be and nothing else changed; None = ask again.
+
+    They run and serve nothing yet: there is as much less to create, and no old one may go for them.
+    """
+    if came > need.create:
+        return None
+    return dataclasses.replace(need, create=need.create - came, have=need.have + came, swap="")
 
 
 def _counts(replica: Replica) -> bool:
@@ -77,6 +89,8 @@ def _ripe_at(view: View, fresh: list[Replica]) -> float | None:
 
 def _drain(view: View, fresh: list[Replica], stale: list[Replica], count: int) -> tuple[tuple[str, str], ...]:
     """Stale ones whose successors have proved themselves, then what is above the wanted count."""
+    if not stale and len(fresh) <= count:
+        return ()
     leave: list[tuple[str, str]] = []
     settled = [replica for replica in fresh if _settled(view, replica)]
     serving = len(settled) + sum(replica.serves for replica in stale)
@@ -104,25 +118,27 @@ def _drain(view: View, fresh: list[Replica], stale: list[Replica], count: int) -
 
 def _undrain(
     view: View,
-    mine: list[Replica],
+    draining: list[Replica],
     generations: Collection[str],
     fresh: list[Replica],
     stale: list[Replica],
     count: int,
 ) -> list[tuple[Replica, str]]:
     """Drains taken back: the replica is good, its stop was not sent, and without it too few serve."""
+    if not draining:
+        return []
     back: list[tuple[Replica, str]] = []
     short_fresh = count - len(fresh)
     serving = sum(replica.serves for replica in (*fresh, *stale))
-    for replica in mine:
-        draining = view.ledger.drains.get(replica.id)
-        if draining is None or draining.stop_sent or not replica.serves:
+    for replica in draining:
+        drain = view.ledger.drains[replica.id]
+        if drain.stop_sent or not replica.serves:
             continue
         if replica.generation in generations and (short_fresh > 0 or serving < count):
             back.append((replica, "it is wanted again"))
             short_fresh -= 1
             serving += 1
-        elif replica.generation not in generations and not draining.gap and serving < count:
+        elif replica.generation not in generations and not drain.gap and serving < count:
             back.append((replica, "its successor does not serve"))
             serving += 1
     return back
@@ -151,9 +167,8 @@ def _swap(
     return min(stale, key=lambda replica: (replica.serves, replica.id)).id
 
 
-def _because(missing: int, count: int, stale: list[Replica], trouble: Trouble | None) -> str:
+def _reason(stale: list[Replica], trouble: Trouble | None) -> str:
+    """Why one is created, other than that one is missing."""
     if trouble is not None:
         return f"try {trouble.failures + 1} after: {trouble.reason}"
-    if stale:
-        return "its generation changed"
-    return f"{count - missing} of {count} replicas"
+    return "its generation changed" if stale else ""
