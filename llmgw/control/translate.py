@@ -26,7 +26,7 @@ def gateway_event(gateway: str, message: messages.Up) -> events.Event | None:
     """What a gateway's message means for the fleet."""
     match message:
         case messages.Subscribe():
-            return events.GatewaySeen(gateway, message.version)
+            return events.GatewayArrived(gateway)
         case messages.Load():
             return events.GatewaySeen(
                 gateway, message.acked, message.in_flight, message.green, message.queued

@@ -69,6 +69,16 @@ class Ordered:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class GatewayArrived:
+    """A gateway opened a stream and did not tell its load yet.
+
+    What it said before still stands, except its acknowledgement: a drain waits for its next word.
+    """
+
+    gateway: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class GatewaySeen:
     """A gateway spoke. `acked` is the newest table it serves by; `in_flight` and `green` are by replica.
 
@@ -111,6 +121,7 @@ Event = (
     | Disconnected
     | Assigned
     | Ordered
+    | GatewayArrived
     | GatewaySeen
     | GatewayForgotten
     | Stalled

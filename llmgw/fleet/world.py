@@ -167,6 +167,9 @@ class Draft:
                 if key in self._shards.read:
                     shard = self._shards.read[key]
                     self._shards.write[key] = dataclasses.replace(shard, ordered=order, ordered_at=now)
+            case events.GatewayArrived(gateway=name):
+                known = self._gateways.read.get(name, Gateway(0, {}, {}, {}, now))
+                self._gateways.write[name] = dataclasses.replace(known, acked=0, last_seen=now)
             case events.GatewaySeen():
                 self._gateway(event, now)
             case events.GatewayForgotten(gateway=name):

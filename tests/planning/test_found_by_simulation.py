@@ -1,9 +1,11 @@
 """What the simulation found in the reconciler, each as the smallest story that shows it."""
 
+from llmgw.control.translate import gateway_event
 from llmgw.fleet import events
 from llmgw.fleet.shard import Failure, ShardKey, ShardStatus
 from llmgw.fleet.world import Fleet
 from llmgw.planning.actions import Assign, Drain, Start, Stop
+from llmgw.wire import messages
 from tests.planning.story import Story, a_catalog, a_model, a_node, a_profile, kinds
 
 OTHER = a_profile(args=(("threads", 2),))
@@ -140,6 +142,20 @@ def test_a_restarted_control_plane_lets_gateways_come_back_before_it_stops() -> 
     assert kinds(story.decides()) == ["drain"]
     assert story.after(14).decides() == ()
     assert kinds(story.after(2).decides()) == ["stop"]
+
+
+def test_a_gateway_that_reconnects_has_acknowledged_nothing() -> None:
+    """A gateway's new stream says nothing of its requests: a drain waits until it does."""
+    story = served(1, nodes=1)
+    (replica,) = story.ready()
+    story.gateway("gw", **{replica.replace("/", "__"): 1})
+    story.adopts(a_catalog())
+    assert kinds(story.decides()) == ["drain"]
+    event = gateway_event("gw", messages.Subscribe(gateway="gw", version=story.ledger.routes.version))
+    assert event is not None
+    assert story.hears(event).decides() == ()
+    story.gateway("gw")
+    assert kinds(story.decides()) == ["stop"]
 
 
 def test_clients_prove_a_rank_whose_node_has_not_spoken() -> None:

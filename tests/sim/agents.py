@@ -4,19 +4,24 @@ One `Agent` is one life of the process: kill -9 ends it, the engines and the rec
 and the next one adopts what it finds, as the real supervisor does.
 """
 
+import functools
+import math
 from collections.abc import Callable
 from typing import Protocol
 
 from llmgw.agent import core
+from llmgw.agent.connection import Outbox
 from llmgw.catalog.sources import Source, cache_name
-from llmgw.fleet.node import CachedWeights
-from llmgw.fleet.shard import ShardKey
+from llmgw.fleet.node import CachedWeights, NodeInfo
+from llmgw.fleet.shard import ShardKey, ShardStatus
 from llmgw.wire import messages
+from llmgw.wire import session as say
 from tests.sim.clockwork import Clockwork, Life
 from tests.sim.links import End, Path, Stream
 from tests.sim.machines import Engine, Machine
 
-HEARTBEAT = 5.0
+PATIENCE = 15.0
+"""Seconds for the control plane to answer a registration."""
 
 
 class Surroundings(Protocol):
@@ -48,10 +53,12 @@ class Agent:
         self.instance = f"{machine.name}#{count}"
         self.state = core.AgentState(machine.name)
         self.stream: Stream | None = None
-        self.obeyed = (machine.epoch, 0)
+        self.session = say.AgentSession(epoch=machine.epoch)
         self.newest: core.Order | None = None
         self._world = world
         self._chance = clock.chance(f"agent/{self.instance}")
+        self._outbox = Outbox()
+        self._flushing = False
         self._flights: set[str] = set()
         self._said: set[tuple[ShardKey, str]] = set()
         self._armed = float("inf")
@@ -81,52 +88,90 @@ class Agent:
     # --- talking ------------------------------------------------------------------------------
 
     def _dial(self) -> None:
-        self.stream = self._world.dial(self.path, End(self._hear, self._closed))
+        number = self.session.stream + 1
+        end = End(lambda data: self._hear(number, data), lambda: self._closed(number))
+        self.stream = self._world.dial(self.path, end)
         if self.stream is None:
             self._after(self._chance.uniform(1.0, 5.0), self._dial)
             return
         now = self.clock.now
-        self._say(
-            messages.Register(
-                epoch=self.obeyed[0],
-                info=self.machine.info(self.instance),
-                shards=self.state.statuses(now),
-                failures=self.state.failures(now),
-            )
+        self._outbox.registered()
+        register = messages.Register(
+            info=self.machine.info(self.instance),
+            shards=self.state.statuses(now),
+            failures=self.state.failures(now),
         )
+        self.session, register = self.session.opened(register, now, PATIENCE)
+        self._say(register)
+        self._sleep()
 
-    def _closed(self) -> None:
+    def _closed(self, number: int) -> None:
+        self.session = self.session.ended(number)
         self.stream = None
         self._after(self._chance.uniform(0.1, 3.0), self._dial)
 
-    def _say(self, message: messages.Up) -> None:
+    def _say(self, message: messages.Message) -> None:
         if self.stream is not None and not self.life.over:
-            self.stream.send("up", message)
+            self.stream.send("up", messages.encode(message))
 
-    def _beat(self, stream: Stream) -> None:
-        if self.stream is stream:
-            self._say(messages.Heartbeat(idle=self.state.idle()))
-            self._after(HEARTBEAT * self._chance.uniform(0.8, 1.2), lambda: self._beat(stream))
+    def _report(self, statuses: tuple[ShardStatus, ...] = (), info: NodeInfo | None = None) -> None:
+        self._outbox.report(statuses, info)
+        if not self._flushing:
+            self._flushing = True
+            self._after(0.001, self._flush)
 
-    def _hear(self, message: messages.Down) -> None:
-        if self.life.over:
-            return
-        if isinstance(message, messages.Registered):
-            if message.epoch > self.obeyed[0]:
-                self.obeyed = (message.epoch, 0)
-                self.machine.epoch = message.epoch
-            if self.stream is not None:
-                self._beat(self.stream)
-        elif isinstance(message, messages.Assign | messages.Start | messages.Stop):
-            self.command(message)
+    def _flush(self) -> None:
+        self._flushing = False
+        if self.session.phase == "registered":
+            for message in self._outbox.take():
+                self._say(message)
 
-    def command(self, message: core.Order) -> None:
-        """Obey a command unless it is older than what was obeyed."""
-        if message.epoch != self.obeyed[0] or message.seq <= self.obeyed[1]:
-            return
-        self.obeyed = (message.epoch, message.seq)
-        self.newest = message
-        self._feed(core.Commanded(message))
+    def _hear(self, number: int, data: bytes) -> None:
+        if not self.life.over:
+            self._act(self.session.received(number, data, self.clock.now, self._chance))
+
+    def hears_again(self) -> bool:
+        """The newest command arrives a second time. Whether it had an effect."""
+        assert self.newest is not None
+        data = messages.encode(self.newest)
+        before = (self.session, self.state)
+        self._act(self.session.received(self.session.stream, data, self.clock.now, self._chance))
+        return (self.session, self.state) != before
+
+    def _sleep(self) -> None:
+        due = self.session.due
+        if due < math.inf:
+            self.clock.at(due, functools.partial(self._wake, due), self.life)
+
+    def _wake(self, due: float) -> None:
+        if due == self.session.due:
+            self._act(self.session.ticked(self.clock.now, self._chance))
+
+    def _act(self, step: say.AgentStep) -> None:
+        due = self.session.due
+        self.session, outputs = step
+        for output in outputs:
+            match output:
+                case say.Adopt(epoch=epoch):
+                    self.machine.epoch = epoch
+                    self._flush()
+                case say.Obey(command=command):
+                    if not isinstance(command, messages.Collect):
+                        self.newest = command
+                        self._feed(core.Commanded(command))
+                case say.Beat():
+                    self._say(messages.Heartbeat(idle=self.state.idle()))
+                case say.Send(message=message):
+                    self._say(message)
+                case say.End():
+                    self._hang_up()
+        if self.session.due != due:
+            self._sleep()
+
+    def _hang_up(self) -> None:
+        if self.stream is not None:
+            self.stream.hang_up("up")
+            self._closed(self.session.stream)
 
     # --- deciding and doing -------------------------------------------------------------------
 
@@ -146,7 +191,7 @@ class Agent:
     def _do(self, command: core.Command) -> None:
         match command:
             case core.Report(statuses=statuses):
-                self._say(messages.Report(statuses=statuses))
+                self._report(statuses)
             case core.Fetch(source=source):
                 self._fetch(source)
             case core.Launch():
@@ -218,7 +263,7 @@ class Agent:
             self._feed(core.FetchFailed(name, said))
             return
         self.machine.disk[name] = CachedWeights(name, source.canonical, 1 << 30)
-        self._say(messages.Report(info=self.machine.info(self.instance)))
+        self._report(info=self.machine.info(self.instance))
         self._feed(core.Fetched(name))
 
     def _after(self, delay: float, event: Callable[[], None]) -> None:

@@ -1,37 +1,48 @@
-"""The control plane of the simulation: the real Fleet, Ledger and `settle`, with simulated streams.
+"""The control plane of the simulation: the real loop, session and translation on simulated streams.
 
 One `Control` is one life of the process. What a kill leaves is on `Disk`: the epoch, the roster, the
-adopted catalog; everything else has to come back from agents and gateways.
+adopted catalog; everything else has to come back from agents and gateways. `control.loop.Loop` decides
+when a pass is due and what it means; here it is called when its sleep would have ended.
 """
 
 import dataclasses
+import datetime
+import functools
+import math
 from collections.abc import Callable
 from typing import Protocol
 
 from llmgw.catalog.model import Catalog
+from llmgw.control.journal import Journal
+from llmgw.control.loop import Loop
+from llmgw.control.translate import agent_event, gateway_event, order
 from llmgw.fleet import events
 from llmgw.fleet.expiry import Timers
 from llmgw.fleet.routes import Routes
-from llmgw.fleet.world import Fleet
+from llmgw.fleet.world import Fleet, Gateway
 from llmgw.planning import actions
 from llmgw.planning.desired import Desired
 from llmgw.planning.ledger import Ledger
-from llmgw.planning.settle import settle
 from llmgw.wire import messages
+from llmgw.wire import session as say
 from tests.sim.clockwork import Clockwork, Life
 from tests.sim.links import End, Path, Stream
 
-COALESCE = 0.05
-"""Seconds in which events share a pass."""
+HEARTBEAT = 5.0
+AT_ONCE = 0.01
+"""Seconds until the loop's task runs after news."""
+
+EPOCH = datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC)
 
 
 @dataclasses.dataclass(slots=True)
 class Disk:
-    """What outlives the control plane."""
+    """What outlives the control plane. `gateways` are those it has ever met."""
 
     catalog: Catalog
     epoch: int = 0
     roster: frozenset[str] = frozenset()
+    gateways: tuple[str, ...] = ()
 
 
 class Watcher(Protocol):
@@ -50,182 +61,239 @@ class Watcher(Protocol):
         ...
 
 
+class SimulatedClock:
+    """The clock that the loop is given."""
+
+    def __init__(self, clockwork: Clockwork) -> None:
+        self._clockwork = clockwork
+
+    def now(self) -> float:
+        return self._clockwork.now
+
+    def wall(self) -> datetime.datetime:
+        return EPOCH + datetime.timedelta(seconds=self._clockwork.now)
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Line:
+    """One stream of a peer and how far its conversation is."""
+
+    session: say.ControlSession
+    stream: Stream | None = None
+
+    def send(self, message: messages.Message) -> None:
+        """Say something to the peer."""
+        if self.stream is not None:
+            self.stream.send("down", messages.encode(message))
+
+
 class Control:
     """One life of the control plane process."""
 
     def __init__(self, clock: Clockwork, disk: Disk, timers: Timers, watcher: Watcher) -> None:
+        disk.epoch += 1
         self.clock = clock
         self.disk = disk
         self.timers = timers
         self.life = Life()
-        self.epoch = 0
-        self.seq = 0
+        self.epoch = disk.epoch
         self.roster = disk.roster
-        self.fleet = Fleet(since=clock.now, roster=disk.roster)
-        self.ledger = Ledger()
-        self.streams: dict[str, Stream] = {}
-        self.paused_at: float | None = None
+        self.lines: dict[str, Line] = {}
+        self.paused = False
         self._watcher = watcher
+        self._seq = 0
         self._inbox: list[Callable[[], None]] = []
-        self._planned = float("inf")
+        self._planned = math.inf
+        self.loop = Loop(
+            desired=Desired(disk.catalog),
+            fleet=_fleet(disk, clock.now),
+            ledger=Ledger(routes=Routes(version=self.epoch << 32)),
+            timers=timers,
+            clock=SimulatedClock(clock),
+            chance=clock.chance(f"control/{self.epoch}"),
+            journal=Journal(SimulatedClock(clock)),
+            dispatch=self._dispatch,
+            publish=self._publish,
+        )
+
+    @property
+    def fleet(self) -> Fleet:
+        """What it knows."""
+        return self.loop.fleet
+
+    @property
+    def ledger(self) -> Ledger:
+        """What it remembers."""
+        return self.loop.ledger
 
     @property
     def answers(self) -> bool:
         """Whether it takes a new stream now."""
-        return not self.life.over and self.paused_at is None
+        return not self.life.over and not self.paused
 
     def start(self) -> None:
-        """Take the next epoch and begin to listen."""
-        self.disk.epoch += 1
-        self.epoch = self.disk.epoch
-        self.chance = self.clock.chance(f"control/{self.epoch}")
-        self.ledger = Ledger(routes=Routes(version=self.epoch << 32))
-        self.plan(self.clock.now)
+        """Begin to listen."""
+        self._plan(self.clock.now)
 
     def die(self) -> None:
         """kill -9: the kernel closes every stream."""
         self.life.over = True
-        for stream in self.streams.values():
-            stream.hang_up("down")
+        for line in self.lines.values():
+            if line.stream is not None:
+                line.stream.hang_up("down")
 
     def pause(self) -> None:
         """It stands still, as a suspended machine does; what arrives waits."""
-        self.paused_at = self.clock.now
+        self._pulse()
+        self.paused = True
 
     def resume(self) -> None:
-        """It goes on: first it learns how long it was away, then it reads what came meanwhile."""
-        if self.paused_at is None:
-            return
-        self._apply(events.Stalled(self.clock.now - self.paused_at))
-        self.paused_at = None
+        """It goes on: it reads what came meanwhile, and finds that its pulse stood still."""
+        self.paused = False
         waiting, self._inbox = self._inbox, []
         for event in waiting:
             event()
-        self.plan(self.clock.now)
+        self.loop.decide()
+        self._after_decision()
+
+    def adopt(self, catalog: Catalog) -> None:
+        """Somebody applied a new revision."""
+        self._when_awake(lambda: self.loop.adopt(Desired(catalog)))
 
     # --- streams ------------------------------------------------------------------------------
 
     def accept(self, name: str, path: Path, peer: End) -> Stream:
-        """A stream of a peer; a newer one of the same peer supersedes it."""
-        stream: Stream | None = None
+        """A stream of a peer."""
+        line = Line(say.ControlSession(self.epoch, math.inf))
 
-        def hears(message: messages.Up) -> None:
-            self._when_awake(lambda: self._hear(name, stream, message))
+        def hears(data: bytes) -> None:
+            self._when_awake(lambda: self._hear(name, line, data))
 
         def closes() -> None:
-            self._when_awake(lambda: self._closed(name, stream))
+            self._when_awake(lambda: self._closed(name, line))
 
-        stream = path.connect(peer, End(hears, closes))
-        return stream
+        line.stream = path.connect(peer, End(hears, closes))
+        return line.stream
 
     def _when_awake(self, event: Callable[[], None]) -> None:
         if self.life.over:
             return
-        if self.paused_at is not None:
+        if self.paused:
             self._inbox.append(event)
-        else:
-            event()
-
-    def _hear(self, name: str, stream: Stream | None, message: messages.Up) -> None:
-        if isinstance(message, messages.Register | messages.Subscribe):
-            old = self.streams.get(name)
-            self.streams[name] = stream
-            if old is not None:
-                old.hang_up("down")
-        elif self.streams.get(name) is not stream:
             return
-        match message:
-            case messages.Register():
-                self._register(name, message)
-            case messages.Report():
-                self._apply(events.Reported(name, message.statuses, message.info))
-            case messages.Heartbeat():
-                self._apply(events.Heartbeat(name, message.idle))
-            case messages.Subscribe():
-                self._tell(name)
-            case messages.Load():
-                seen = events.GatewaySeen(
-                    name, message.acked, message.in_flight, message.green, message.queued
-                )
-                self._apply(seen)
+        if not self._inbox:
+            self._pulse()
+        event()
+        if self.loop._news.is_set():
+            self._plan(self.clock.now + AT_ONCE)
 
-    def _register(self, name: str, message: messages.Register) -> None:
-        self.disk.epoch = self.epoch = max(self.epoch, message.epoch)
-        self._send(name, messages.Registered(epoch=self.epoch))
-        self._apply(events.Registered(message.info, message.shards, message.failures, message.progress))
-        self.disk.roster = self.fleet.roster
+    def _pulse(self) -> None:
+        """The loop proves several times a second that it can listen; here only when it matters."""
+        self.loop._listening = self.clock.now
 
-    def _closed(self, name: str, stream: Stream | None) -> None:
-        if self.streams.get(name) is stream:
-            del self.streams[name]
-            self._apply(events.Disconnected(name))
+    def _hear(self, name: str, line: Line, data: bytes) -> None:
+        line.session, outputs = line.session.received(data)
+        for output in outputs:
+            match output:
+                case say.Send(message=message):
+                    line.send(message)
+                case say.Admit(message=message):
+                    self._admit(name, line, message)
+                case say.Deliver(message=message):
+                    if self.lines.get(name) is line:
+                        self._said(name, line, message)
+                case say.Outranked():
+                    self.loop.fence("a newer control plane commands the nodes")
+                case say.End():
+                    self._let_go(line)
 
-    def _send(self, name: str, message: messages.Down) -> None:
-        if name in self.streams:
-            self.streams[name].send("down", message)
+    def _admit(self, name: str, line: Line, message: messages.Register | messages.Subscribe) -> None:
+        old = self.lines.pop(name, None)
+        if old is not None:
+            self._let_go(old)
+            self._disconnected(name, old)
+        self.lines[name] = line
+        self._said(name, line, message)
+        if line.session.agent:
+            self.disk.roster = self.fleet.roster
+        else:
+            self.disk.gateways = tuple(sorted({*self.disk.gateways, name}))
+            line.send(messages.RoutesUpdate(routes=self.ledger.routes))
+        line.session, outputs = line.session.admitted(0, HEARTBEAT)
+        for output in outputs:
+            if isinstance(output, say.Send):
+                line.send(output.message)
 
-    # --- the loop -----------------------------------------------------------------------------
+    def _said(self, name: str, line: Line, message: messages.Up) -> None:
+        event = agent_event(name, message) if line.session.agent else gateway_event(name, message)
+        if event is not None:
+            self._tell(event)
 
-    def _apply(self, event: events.Event) -> None:
+    def _closed(self, name: str, line: Line) -> None:
+        if self.lines.get(name) is line:
+            del self.lines[name]
+            self._disconnected(name, line)
+
+    def _disconnected(self, name: str, line: Line) -> None:
+        if line.session.agent:
+            self._tell(events.Disconnected(name))
+
+    def _let_go(self, line: Line) -> None:
+        if line.stream is not None:
+            line.stream.hang_up("down")
+
+    def _tell(self, event: events.Event) -> None:
         self._watcher.heard(self, event)
-        self.fleet = self.fleet.apply(event, self.clock.now)
-        if not isinstance(event, events.Heartbeat):
-            self.plan(self.clock.now + COALESCE)
+        self.loop.hear(event)
 
-    def adopt(self, catalog: Catalog) -> None:
-        """Somebody applied a new revision."""
-        self.disk.catalog = catalog
-        self.plan(self.clock.now)
+    # --- deciding -----------------------------------------------------------------------------
 
-    def plan(self, when: float) -> None:
-        """Make a pass at `when`, or earlier if one is due before."""
+    def _plan(self, when: float) -> None:
         if when < self._planned:
             self._planned = when
-            self.clock.at(when, lambda: self._when_awake(lambda: self._pass(when)), self.life)
+            self.clock.at(when, functools.partial(self._due, when), self.life)
 
-    def _pass(self, planned: float) -> None:
-        if planned != self._planned:
+    def _due(self, when: float) -> None:
+        if when != self._planned:
             return
-        self._planned = float("inf")
-        desired = Desired(self.disk.catalog)
-        done = settle(desired, self.fleet, self.ledger, self.clock.now, self.chance, self.timers)
-        before = self.ledger.routes.version
-        self.fleet, self.ledger = done.fleet, done.ledger
-        for action in done.actions:
-            self._watcher.ordered(self, action)
-            self._dispatch(action)
-        if self.ledger.routes.version != before:
-            self._publish()
-        if done.wake_at is not None:
-            self.plan(max(done.wake_at, self.clock.now + 0.001))
+        self._planned = math.inf
+        if not self.paused:
+            self._pulse()
+            self.loop._news.clear()
+            self.loop.decide()
+            self._after_decision()
 
-    def _dispatch(self, action: actions.Action) -> None:
-        self.seq += 1
-        stamp = {"epoch": self.epoch, "seq": self.seq}
-        match action:
-            case actions.Assign(spec=spec):
-                self._send(spec.node, messages.Assign(**stamp, spec=spec))
-            case actions.Start(key=(replica, rank)):
-                start = messages.Start(**stamp, replica=replica, rank=rank, generation=action.generation)
-                self._send(action.node, start)
-            case actions.Stop(key=(replica, rank)):
-                stop = messages.Stop(
-                    **stamp, replica=replica, rank=rank, generation=action.generation,
-                    grace=action.grace, because=action.because,
-                )  # fmt: skip
-                self._send(action.node, stop)
+    def _after_decision(self) -> None:
+        if self.loop._wake_at is not None:
+            self._plan(max(self.loop._wake_at, self.clock.now + AT_ONCE))
 
-    def again(self, name: str, order: messages.Assign | messages.Start | messages.Stop) -> bool:
+    def _dispatch(self, action: actions.Action) -> bool:
+        self._watcher.ordered(self, action)
+        command = order(action)
+        if command is None:
+            return True
+        node, make = command
+        return self._command(node, make)
+
+    def _command(self, node: str, make: Callable[[int, int], messages.Command]) -> bool:
+        if node not in self.lines:
+            return False
+        self._seq += 1
+        self.lines[node].send(make(self.epoch, self._seq))
+        return True
+
+    def again(self, node: str, command: say.Command) -> bool:
         """Give an order once more, under its own number; False where the node is not connected."""
-        self.seq += 1
-        self._send(name, order.model_copy(update={"epoch": self.epoch, "seq": self.seq}))
-        return name in self.streams
+        return self._command(node, lambda epoch, seq: command.model_copy(update={"epoch": epoch, "seq": seq}))
 
-    def _publish(self) -> None:
-        self._watcher.published(self.ledger.routes)
-        for name in self.streams:
-            self._tell(name)
+    def _publish(self, routes: Routes) -> None:
+        self._watcher.published(routes)
+        for line in self.lines.values():
+            if not line.session.agent:
+                line.send(messages.RoutesUpdate(routes=routes))
 
-    def _tell(self, name: str) -> None:
-        if name.startswith("gw"):
-            self._send(name, messages.RoutesUpdate(routes=self.ledger.routes))
+
+def _fleet(disk: Disk, now: float) -> Fleet:
+    """The fleet as a new control plane knows it: names to wait for."""
+    silent = Gateway(acked=0, in_flight={}, green_at={}, queued={}, last_seen=now)
+    return Fleet(since=now, roster=disk.roster, gateways=dict.fromkeys(disk.gateways, silent))

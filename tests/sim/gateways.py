@@ -84,14 +84,19 @@ class Gateway:
         if self._stream is None:
             self.clock.after(self._chance.uniform(1.0, 4.0), self._dial, self.life)
         else:
-            self._stream.send("up", messages.Subscribe(gateway=self.name, version=self.routes.version))
+            self._say(messages.Subscribe(gateway=self.name, version=self.routes.version))
             self._load()
 
     def _closed(self) -> None:
         self._stream = None
         self.clock.after(self._chance.uniform(0.1, 2.0), self._dial, self.life)
 
-    def _hear(self, message: messages.Down) -> None:
+    def _say(self, message: messages.Message) -> None:
+        if self._stream is not None:
+            self._stream.send("up", messages.encode(message))
+
+    def _hear(self, data: bytes) -> None:
+        message = messages.decode_down(data)
         if isinstance(message, messages.RoutesUpdate) and message.routes.version > self.routes.version:
             self._world.adopting(self, message.routes)
             self.routes = _merged(self.routes, message.routes)
@@ -113,7 +118,7 @@ class Gateway:
             in_flight=tuple(counts.items()),
             green=tuple((replica, age) for replica, age in ages.items() if age < 60.0),
         )
-        self._stream.send("up", load)
+        self._say(load)
 
     # --- the clients --------------------------------------------------------------------------
 

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from tests.sim.world import World
 
 SLACK = 1e-6
+DEAF = 4.0
+"""Seconds of silence that may be counted wrongly: stalls shorter than the loop can notice."""
+
 SWEEP = 150.0
 """Seconds without a disturbance in which every shard of a failed replica must be gone: stop grace 20,
 verification 60, memory 20, and orders that were lost are given again."""
@@ -31,9 +34,12 @@ class Violation(Exception):
     """An invariant does not hold. `code` is its name in the design."""
 
     def __init__(self, code: str, said: str) -> None:
-        super().__init__(f"{code}: {said}")
+        super().__init__(code, said)
         self.code = code
         self.said = said
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.said}"
 
 
 @dataclasses.dataclass(slots=True)
@@ -119,7 +125,7 @@ class Oracle:
                 # A new agent finds a hanging engine alive, and has to see again that it hangs.
                 self._life.failed -= {s.replica for _, s in event.shards if s.state == "ready"}
                 self._statuses(control, tuple(status for _, status in event.shards))
-            case events.GatewaySeen():
+            case events.GatewaySeen() | events.GatewayArrived():
                 self._life.gateways.add(event.gateway)
             case events.Heartbeat():
                 self._world.spoke(event.node)
@@ -208,7 +214,7 @@ class Oracle:
         missing = sorted(control.roster - self._life.heard)
         waited = self._world.listened - self._life.began
         self._require(
-            not missing or waited >= control.timers.place_grace - SLACK,
+            not missing or waited >= control.timers.place_grace - DEAF,
             "S14",
             f"an order {waited:.1f}s after the start, before {', '.join(missing)} reported",
         )
@@ -248,7 +254,7 @@ class Oracle:
     def _believed(self, control: "Control", engine: Engine) -> bool:
         """The control plane knows of it and its node is not truly lost."""
         node = engine.spec.node
-        return node in self._life.heard and self._world.silence(node) < control.timers.lost - SLACK
+        return node in self._life.heard and self._world.silence(node) < control.timers.lost - DEAF
 
     def _may_stop(self, control: "Control", action: actions.Stop) -> None:
         replica = action.key[0]
@@ -256,7 +262,7 @@ class Oracle:
         known = replica in self._routed and replica not in self._life.failed | self._stopped
         if not engines or not known or not self._life.gateways:
             return
-        lost = any(self._world.silence(e.spec.node) >= control.timers.lost - SLACK for e in engines)
+        lost = any(self._world.silence(e.spec.node) >= control.timers.lost - DEAF for e in engines)
         if lost and replica not in self._life.draining:
             self._not_green(control, action)
         if lost:
@@ -355,7 +361,7 @@ class Oracle:
                 continue
             engines = self._world.serving_replica(replica)
             timers = self._world.control.timers
-            near = all(self._world.silence(e.spec.node) < timers.lost - SLACK for e in engines)
+            near = all(self._world.silence(e.spec.node) < timers.lost - DEAF for e in engines)
             self._require(not engines or not near, "S4", f"{replica} serves, and {gateway.name} forgets it")
 
     @staticmethod
