@@ -115,5 +115,5 @@ def test_what_matters_at_a_spot(tmp_path: pathlib.Path) -> None:
 
 def test_a_hidden_ancestor_hides_nothing() -> None:
     """A catalog below ~/.config is a catalog."""
-    hidden = Spot(pathlib.Path("/home/ada/.config/catalog"), (1, 2))
-    assert hidden.matters("/home/ada/.config/catalog/a.yaml")
+    hidden = Spot(pathlib.Path("/srv/.config/catalog"), (1, 2))
+    assert hidden.matters("/srv/.config/catalog/a.yaml")
