@@ -171,9 +171,10 @@ def refusals(sites: Iterable[Site], request: Request) -> list[NoFit]:
     ]
 
 
-def fits(site: Site, request: Request) -> bool:
-    """Whether the node can take a shard of `request` now."""
-    return not any(rule(site, request) for rule in RULES)
+def fits(site: Site, request: Request, kind: str) -> bool:
+    """Whether the node can take a shard of `request` now, on cards of this type."""
+    enough = kind == CPU or len(usable(site.room, request.profile, kind)) >= request.profile.gpus_per_node
+    return enough and not any(rule(site, request) for rule in RULES if rule is not cards_free)
 
 
 def preference(

@@ -158,16 +158,16 @@ def _starts(view: View) -> list[Action]:
 def _starts_of(view: View, name: str) -> list[Action]:
     if name not in view.board.coming or name in view.ledger.drains:
         return []
-    replica = view.replicas[name]
+    present = view.replicas[name].present
     actions: list[Action] = [
-        Assign(s.spec, "its node did not confirm it") for s in replica.present if _resend(view, s)
+        Assign(s.spec, "its node did not confirm it") for s in present if _resend(view, s)
     ]
-    if any(shard.state in ("assigned", "fetching") for shard in replica.present):
+    if any(shard.state in ("assigned", "fetching") for shard in present):
         return actions
-    workers = [shard for shard in replica.present if shard.spec.rank > 0]
+    workers = [shard for shard in present if shard.spec.rank > 0]
     attached = all(shard.state in ("started", "ready") for shard in workers)
     because = f"{len(workers)} workers are started" if workers else "its weights are held"
-    held = [shard for shard in replica.present if shard.state == "held" and (shard.spec.rank > 0 or attached)]
+    held = [shard for shard in present if shard.state == "held" and (shard.spec.rank > 0 or attached)]
     actions += [
         Start(shard.spec.key, shard.spec.node, shard.spec.generation, because)
         for shard in held

@@ -16,7 +16,7 @@ from llmgw.fleet.expiry import Standing
 from llmgw.fleet.inventory import Room, room
 from llmgw.fleet.node import NodeInfo
 from llmgw.fleet.shard import ShardSpec
-from llmgw.planning.placement import CPU, Choice, Request, Site, fits, preference, usable
+from llmgw.planning.placement import CPU, Choice, Request, Site, fits, preference
 from llmgw.planning.wants import allows
 
 Breed = tuple[tuple[str, ...] | None, tuple[tuple[str, str], ...], bool]
@@ -152,7 +152,7 @@ class Stock:
         for kind in sorted(self._kinds(request.profile), key=lambda kind: (pressure.get(kind, 0.0), kind)):
             if best is not None and best[0][:2] < (0, pressure.get(kind, 0.0)):
                 break
-            fitting = (site for site in self._in_order(request, kind) if _takes(site, request, kind))
+            fitting = (site for site in self._in_order(request, kind) if fits(site, request, kind))
             sites = tuple(islice(fitting, request.profile.nodes))
             if len(sites) == request.profile.nodes:
                 rank = preference(sites[0], request, kind, pressure)
@@ -218,11 +218,6 @@ def _suits(breed: Breed, profile: Profile) -> bool:
     return (engines is None or profile.engine in engines) and all(
         pair in labels for pair in profile.node_labels
     )
-
-
-def _takes(site: Site, request: Request, kind: str) -> bool:
-    enough = kind == CPU or len(usable(site.room, request.profile, kind)) >= request.profile.gpus_per_node
-    return enough and fits(site, request)
 
 
 def _merged(shelves: list[Sequence[Slot]]) -> Iterable[Slot]:
