@@ -16,8 +16,8 @@ V = TypeVar("V")
 def changed(old: Mapping[K, V], new: Mapping[K, V]) -> list[K]:
     """Keys that came, went, or have another value object now.
 
-    A copy keeps the order of its keys, so that two maps are compared in step: a hundred nanoseconds
-    for a handful of entries. Where something went, one look-up for each entry.
+    A value must stand under one key only. A copy keeps the order of its keys, so that two maps are
+    compared in step, at some 25 ns an entry; where something went, with a look-up for each.
     """
     if old is new:
         return []

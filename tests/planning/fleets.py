@@ -2,7 +2,7 @@
 
 import random
 
-from llmgw.catalog.model import Catalog, Model, Profile
+from llmgw.catalog.model import Catalog, Model
 from llmgw.fleet import events
 from llmgw.fleet.node import Gpu, InstalledEngine, NodeInfo
 from llmgw.fleet.world import Fleet

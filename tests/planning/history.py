@@ -1,0 +1,222 @@
+"""Random days of a small mixed fleet, event by event: what any two ways of deciding must agree on.
+
+Nodes obey late, fail, fall silent, register again with less; people change catalogs and marks.
+"""
+
+import dataclasses
+import random
+from collections.abc import Callable, Iterator
+
+from llmgw.catalog.model import Catalog, Profile
+from llmgw.fleet import events
+from llmgw.fleet.expiry import Timers
+from llmgw.fleet.lifecycle import NEXT
+from llmgw.fleet.node import CachedWeights, NodeInfo
+from llmgw.fleet.shard import Failure, Progress, ShardStatus
+from llmgw.fleet.world import Shard
+from llmgw.planning.desired import Desired, Marks
+from llmgw.planning.ledger import Ledger
+from tests.planning.fleets import NOW, machine, registered
+from tests.planning.story import a_catalog, a_model, a_profile
+
+TIMERS = Timers(
+    unreachable=3.0, lost=12.0, place_grace=2.0, lost_grace=12.0, min_ready=1.0, ack=2.0, backoff_reset=20.0
+)
+KINDS = ("H100", "A100", "L4")
+LIKELY: dict[str, tuple[str, ...]] = {
+    "assigned": ("fetching", "held"),
+    "fetching": ("held",),
+    "held": ("held",),
+    "starting": ("started", "ready"),
+    "started": ("ready",),
+    "stopping": ("gone",),
+}
+"""What a shard that nobody disturbs reports next."""
+
+
+class Day:
+    """One random history: `fleet`, `ledger` and `desired` as they are between two decisions."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.now = NOW
+        infos = [self._machine(f"n{i}") for i in range(self.chance.randint(2, 9))]
+        self.fleet = registered(*infos)
+        if self.chance.random() < 0.3:
+            self.fleet = dataclasses.replace(self.fleet, since=NOW, roster=self.fleet.roster | {"elsewhere"})
+        self.ledger = Ledger()
+        self.desired = Desired(self._catalog())
+        self.silent: set[str] = set()
+
+    def _machine(self, name: str) -> NodeInfo:
+        info = machine(name, self.chance.choice(KINDS), self.chance.choice((0, 1, 2, 4, 8)))
+        if self.chance.random() < 0.2:
+            cards = (*(info.gpus or ()), *(machine(f"{name}x", self.chance.choice(KINDS), 2).gpus or ()))
+            info = dataclasses.replace(info, gpus=cards)
+        return dataclasses.replace(
+            info,
+            cpu_cores=self.chance.choice((None, 4.0, 16.0)),
+            labels=(("rack", self.chance.choice("ab")),),
+            disk_free=self.chance.choice((None, 1 << 34, 1 << 40)),
+            ports=(20000, self.chance.choice((20029, 20999))),
+        )
+
+    def _profile(self, number: int) -> Profile:
+        chance = self.chance
+        return a_profile(
+            f"p{number}",
+            nodes=chance.choice((1, 1, 1, 2)),
+            gpus_per_node=chance.choice((0, 1, 1, 2, 4)),
+            gpu_types=chance.choice(((), (), ("H100",), ("A100", "L4"))),
+            node_labels=chance.choice(((), (), (("rack", "a"),))),
+            cpu_cores=chance.choice((0.0, 0.1, 1.5)),
+            args=chance.choice(((), (("threads", 2),))),
+            drain=5.0,
+        )
+
+    def _catalog(self) -> Catalog:
+        chance = self.chance
+        profiles = [self._profile(i) for i in range(4)]
+        models = [
+            a_model(
+                f"m{i}",
+                replicas=chance.choice((0, 1, 1, 2, 4)),
+                profiles=[f"p{j}" for j in chance.sample(range(4), chance.choice((1, 1, 2)))],
+            )
+            for i in range(chance.randint(0, 6))
+        ]
+        return a_catalog(*models, profiles=profiles)
+
+    def happens(self) -> None:
+        """A few things happen, and some time passes."""
+        self.now += self.chance.choice((0.0, 0.0, 0.1, 1.0, 2.5, 9.0))
+        heard = [events.Heartbeat(name) for name in self.fleet.nodes if name not in self.silent]
+        self.fleet = self.fleet.after(heard, self.now)
+        for _ in range(self.chance.randint(0, 4)):
+            self.chance.choices([what for what, _ in HAPPENINGS], [often for _, often in HAPPENINGS])[0](self)
+
+    def hears(self, *happened: events.Event) -> None:
+        """Apply events now."""
+        self.fleet = self.fleet.after(happened, self.now)
+
+    def pick(self) -> Iterator[Shard]:
+        """One shard, where there is any."""
+        if self.fleet.shards:
+            yield self.chance.choice(list(self.fleet.shards.values()))
+
+
+def progresses(day: Day) -> None:
+    """Most shards take their next step."""
+    for shard in list(day.fleet.shards.values()):
+        state = "starting" if shard.state == "held" and shard.ordered == "start" else shard.state
+        if shard.ordered == "stop" and shard.state != "stopping":
+            state = "stopping"
+        elif state == shard.state:
+            state = day.chance.choice(LIKELY.get(state, (state,)))
+        if day.chance.random() < 0.7:
+            day.hears(events.Reported(shard.spec.node, (ShardStatus(*shard.spec.key, state),)))  # type: ignore[arg-type]
+
+
+def goes_wrong(day: Day) -> None:
+    """A shard reports any state that may follow."""
+    for shard in day.pick():
+        states = NEXT[shard.status.state] or ("gone",)
+        status = ShardStatus(*shard.spec.key, day.chance.choice(states), reason="exit 1")
+        day.hears(events.Reported(shard.spec.node, (status,)))
+
+
+def fails(day: Day) -> None:
+    """A shard fails."""
+    for shard in day.pick():
+        day.hears(
+            events.Reported(shard.spec.node, (ShardStatus(*shard.spec.key, "failed", reason="exit 1"),))
+        )
+
+
+def falls_silent_or_speaks(day: Day) -> None:
+    """A node changes its mind."""
+    day.silent ^= {day.chance.choice(list(day.fleet.nodes) or ["n0"])}
+
+
+def registers(day: Day) -> None:
+    """A node comes back with what it has, or with less, or another one comes."""
+    name = f"n{day.chance.randint(0, 10)}"
+    known = day.fleet.nodes.get(name)
+    info = known.info if known is not None and day.chance.random() < 0.6 else day._machine(name)
+    kept = [s for s in day.fleet.on_node(name) if day.chance.random() < 0.8]
+    failures = tuple(Failure(s.spec.model, s.spec.generation, 2, 1.0, "exit 1") for s in kept[:1])
+    shards = tuple((s.spec, dataclasses.replace(s.status, age=1.0)) for s in kept)
+    day.hears(events.Registered(info, shards, failures))
+
+
+def fetched(day: Day) -> None:
+    """A node has other weights now, and tells bytes of a fetch."""
+    for shard in day.pick():
+        spec, node = shard.spec, day.fleet.nodes.get(shard.spec.node)
+        if node is not None:
+            entry = CachedWeights(spec.cache_name, spec.source.canonical, 1 << 30)
+            info = dataclasses.replace(node.info, weights=(*(node.info.weights or ())[-3:], entry))
+            day.hears(events.Reported(spec.node, (), info))
+            day.hears(
+                events.Progressed(
+                    spec.node, (Progress(spec.cache_name, 5, day.chance.choice((None, 1 << 33))),)
+                )
+            )
+
+
+def goes_away(day: Day) -> None:
+    """A node's stream ends, or a person forgets the node."""
+    name = day.chance.choice(list(day.fleet.nodes) or ["n0"])
+    day.hears(
+        day.chance.choice((events.Disconnected(name), events.Disconnected(name), events.NodeForgotten(name)))
+    )
+
+
+def gateway_speaks(day: Day) -> None:
+    """A gateway tells what it serves by; what it completed; or that it leaves."""
+    replicas = sorted({replica for replica, _ in day.fleet.shards})
+    some = day.chance.sample(replicas, min(len(replicas), 3))
+    name, version = day.chance.choice(("ga", "gb")), day.ledger.routes.version - day.chance.randint(0, 1)
+    seen = events.GatewaySeen(
+        name,
+        version,
+        tuple((replica, day.chance.randint(0, 1)) for replica in some),
+        tuple((replica, day.chance.uniform(0.0, 40.0)) for replica in some),
+    )
+    day.hears(day.chance.choice((seen, seen, events.GatewayForgotten(name))))
+
+
+def stalls(day: Day) -> None:
+    """We could not listen."""
+    day.now += 5.0
+    day.hears(events.Stalled(5.0))
+    day.ledger = day.ledger.later(5.0)
+
+
+def another_catalog(day: Day) -> None:
+    """People apply a catalog, or none stands."""
+    catalog = None if day.chance.random() < 0.1 else day._catalog()
+    day.desired = dataclasses.replace(day.desired, catalog=catalog)
+
+
+def marks(day: Day) -> None:
+    """People cordon, pause and confirm losses."""
+
+    def some(names: list[str]) -> list[str]:
+        return [name for name in names if day.chance.random() < 0.2]
+
+    day.desired = dataclasses.replace(
+        day.desired,
+        marks=Marks(
+            dict.fromkeys(some(list(day.fleet.nodes)), "disk"),
+            dict.fromkeys(some([f"m{i}" for i in range(6)]), "driver"),
+            frozenset(some(list(day.fleet.nodes))),
+        ),
+    )
+
+
+HAPPENINGS: tuple[tuple[Callable[[Day], None], int], ...] = (
+    (progresses, 30), (goes_wrong, 4), (fails, 3), (falls_silent_or_speaks, 4), (registers, 5), (fetched, 4),
+    (goes_away, 2), (gateway_speaks, 6), (stalls, 1), (another_catalog, 3), (marks, 2),
+)  # fmt: skip
+"""What may happen, and how often."""

@@ -1,0 +1,128 @@
+"""What passes remember makes them faster and never different."""
+
+import dataclasses
+from collections.abc import Iterable
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llmgw.fleet import events
+from llmgw.fleet.world import Fleet
+from llmgw.kit.chance import Chance, seeded
+from llmgw.planning.actions import Action, Assign, Start, Stop
+from llmgw.planning.board import Board
+from llmgw.planning.changes import changed
+from llmgw.planning.desired import Desired
+from llmgw.planning.ledger import Ledger
+from llmgw.planning.reconcile import reconcile
+from llmgw.planning.settle import Settled, settle
+from tests.planning.fleets import NOW, big
+from tests.planning.history import TIMERS, Day
+
+DAYS, STEPS = 60, 40
+
+
+def forgetful(desired: Desired, fleet: Fleet, ledger: Ledger, now: float, chance: Chance) -> Settled:
+    """`settle` as it reads without a memory: every pass sees the fleet for the first time."""
+    actions: list[Action] = []
+    while True:
+        step = reconcile(desired, fleet, ledger, now, chance, TIMERS)
+        ledger = step.ledger
+        actions += step.actions
+        for event in orders(fleet, step.actions):
+            fleet = fleet.apply(event, now)
+        if not step.placed:
+            return Settled(fleet, ledger, tuple(actions), step.wake_at, step.unplaced, step.alarms)
+
+
+def orders(fleet: Fleet, actions: Iterable[Action]) -> Iterable[events.Event]:
+    """What the dispatcher tells the fleet of these actions."""
+    known = set(fleet.shards)
+    for action in actions:
+        match action:
+            case Assign(spec=spec):
+                yield events.Ordered(spec.key, "assign") if spec.key in known else events.Assigned(spec)
+            case Start(key=key):
+                yield events.Ordered(key, "start")
+            case Stop(key=key):
+                yield events.Ordered(key, "stop")
+
+
+def test_a_memory_changes_nothing() -> None:
+    """Carried over whatever happens, it leads to the same actions, ledger, wake-up and refusals as none."""
+    placed = stopped = refused = 0
+    for seed in range(DAYS):
+        day, board = Day(seed), Board()
+        one, other = seeded(seed), seeded(seed)
+        for step in range(STEPS):
+            day.happens()
+            asked = (day.desired, day.fleet, day.ledger, day.now)
+            with_it = settle(*asked, one, TIMERS, board)
+            without = forgetful(*asked, other)
+            for field in dataclasses.fields(Settled):
+                told, expected = getattr(with_it, field.name), getattr(without, field.name)
+                assert told == expected, f"day {seed}, step {step}: {field.name}"
+            day.fleet, day.ledger = with_it.fleet, with_it.ledger
+            placed += sum(isinstance(action, Assign) for action in with_it.actions)
+            stopped += sum(isinstance(action, Stop) for action in with_it.actions)
+            refused += len(with_it.unplaced)
+    assert min(placed, stopped, refused) > 10 * DAYS
+
+
+def test_a_pass_that_nobody_obeyed_can_be_asked_again() -> None:
+    """The same question with the same memory gets the same answer: a memory is no state."""
+    for seed in range(10):
+        day, board = Day(seed), Board()
+        for _ in range(10):
+            day.happens()
+            asked = (day.desired, day.fleet, day.ledger, day.now)
+            first = settle(*asked, seeded(seed), TIMERS, board)
+            assert settle(*asked, seeded(seed), TIMERS, board) == first
+            day.fleet, day.ledger = first.fleet, first.ledger
+
+
+def test_a_pass_that_broke_off_leaves_nothing_behind() -> None:
+    """An error in the middle of a pass costs a memory, and no decision."""
+    day, board = Day(3), Board()
+    for step in range(30):
+        day.happens()
+        asked = (day.desired, day.fleet, day.ledger, day.now)
+        if step % 3 == 0:
+            board.look(day.desired, day.fleet, day.ledger, day.now, TIMERS)
+        done = settle(*asked, seeded(step), TIMERS, board)
+        assert done == forgetful(*asked, seeded(step))
+        day.fleet, day.ledger = done.fleet, done.ledger
+
+
+def test_a_pass_asks_only_for_what_changed() -> None:
+    """One report among hundreds of replicas: one replica is looked at again, and no node is counted anew."""
+    catalog, fleet = big(50, 200)
+    board, ledger, desired = Board(), Ledger(), Desired(catalog)
+    done = settle(desired, fleet, ledger, NOW, seeded(1), TIMERS, board)
+    settle(desired, done.fleet, done.ledger, NOW, seeded(1), TIMERS, board)
+    key, shard = next(iter(done.fleet.shards.items()))
+    before = dict(board.replicas)
+    version = board.stock.version
+    status = dataclasses.replace(shard.status, state="fetching")
+    fleet = done.fleet.apply(events.Reported(shard.spec.node, (status,)), NOW)
+    settle(desired, fleet, done.ledger, NOW, seeded(1), TIMERS, board)
+    assert [name for name, replica in board.replicas.items() if replica is not before[name]] == [key[0]]
+    assert board.stock.version == version
+
+
+@given(
+    st.dictionaries(st.integers(0, 9), st.integers(0, 3)),
+    st.lists(st.tuples(st.integers(0, 9), st.integers(0, 4))),
+)
+def test_changes_are_found(old: dict[int, int], edits: list[tuple[int, int]]) -> None:
+    """Whatever is put into a copy of a map or taken out of it, in any order, is told."""
+    values = {(key, value): object() for key in range(10) for value in range(4)}
+    before = {key: values[key, value] for key, value in old.items()}
+    after = dict(before)
+    for key, value in edits:
+        if value == 4:
+            after.pop(key, None)
+        else:
+            after[key] = values[key, value]
+    expected = {key for key in before.keys() | after.keys() if before.get(key) is not after.get(key)}
+    assert sorted(changed(before, after)) == sorted(expected)
