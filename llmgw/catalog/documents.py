@@ -50,7 +50,10 @@ class ModelDocument(_Document):
     source: str = Field(
         description="Where the weights come from: hf://ORG/NAME@REVISION[:FILE or glob], https://…, "
         "http://… (with `sha256`), or file:///… on the node (never fetched, never removed).",
-        json_schema_extra={"pattern": "^(hf|https|http|file)://"},
+        json_schema_extra={
+            "pattern": "^(hf|https|http|file)://",
+            "patternErrorMessage": "Write hf://ORG/NAME@REVISION, https://…, http://… or file:///…",
+        },
     )
     sha256: Sha256 = Field("", description="The digest of the file that `source` names; needed for http.")
     profiles: Names = Field(

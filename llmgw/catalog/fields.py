@@ -4,7 +4,7 @@ Used by `documents` for its fields. A validator gives the text back as it was wr
 """
 
 import re
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator
 
@@ -120,21 +120,27 @@ def _versions(text: str) -> str:
     return text
 
 
-Name = Annotated[str, AfterValidator(_name), Field(json_schema_extra={"pattern": NAME})]
-_UNITS = {"pattern": r"^\d+(\.\d+)?\s*(ms|s|m|h|d)$", "examples": ["500ms", "30s", "20m", "2h"]}
-Sha256 = Annotated[str, AfterValidator(_sha256), Field(json_schema_extra={"pattern": "^[0-9a-f]{64}$"})]
-Duration = Annotated[
-    str, BeforeValidator(_with_unit), AfterValidator(_duration), Field(json_schema_extra=_UNITS)
-]
-PositiveDuration = Annotated[
-    str, BeforeValidator(_with_unit), AfterValidator(_positive_duration), Field(json_schema_extra=_UNITS)
-]
-Size = Annotated[
+def _shape(pattern: str, said: str, *examples: str) -> Any:
+    """What an editor holds a text against, what it says otherwise, and what would do."""
+    shown: dict[str, Any] = {"examples": list(examples)} if examples else {}
+    return Field(json_schema_extra={"pattern": pattern, "patternErrorMessage": said, **shown})
+
+
+_TIME = _shape(
+    r"^\d+(\.\d+)?\s*(ms|s|m|h|d)$", "Write a duration such as 30s or 20m.", "500ms", "30s", "20m", "2h"
+)
+_BYTES = _shape(r"^\d+(\.\d+)?\s*([KMGT]i?B|B)$", "Write a size such as 80GiB.", "80GiB", "512MiB")
+Name = Annotated[
     str,
-    BeforeValidator(_with_unit),
-    AfterValidator(_size),
-    Field(json_schema_extra={"pattern": r"^\d+(\.\d+)?\s*([KMGT]i?B|B)$", "examples": ["80GiB", "512MiB"]}),
+    AfterValidator(_name),
+    _shape(NAME, "Use lower-case letters, digits, `.`, `_` and `-`, a letter or digit first, at most 63."),
 ]
+Sha256 = Annotated[
+    str, AfterValidator(_sha256), _shape("^[0-9a-f]{64}$", "Write 64 lower-case hexadecimal digits.")
+]
+Duration = Annotated[str, BeforeValidator(_with_unit), AfterValidator(_duration), _TIME]
+PositiveDuration = Annotated[str, BeforeValidator(_with_unit), AfterValidator(_positive_duration), _TIME]
+Size = Annotated[str, BeforeValidator(_with_unit), AfterValidator(_size), _BYTES]
 Flag = Annotated[str, AfterValidator(_flag)]
 ArgumentValue = bool | int | float | str | tuple[str | int | float, ...]
 Argument = Annotated[
