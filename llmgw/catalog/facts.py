@@ -83,7 +83,8 @@ class ModelFacts:
     """One model. Layers by what they keep per token: `full` all of it, `windowed` the last `window`, else `recurrent`.
 
     `longest` is the context it was made for, rope scaling included; `dense` is the intermediate size of
-    layers without experts, 0 where there are none. `element` is bytes of one activation.
+    layers without experts, 0 where there are none. `element` is bytes of one activation; `download` is
+    bytes of all its files, 0 where the server does not say.
     """
 
     architecture: str = ""
@@ -107,6 +108,7 @@ class ModelFacts:
     multimodal: bool = False
     tied: bool = False
     weights: Weights | None = None
+    download: int = 0
 
     @property
     def kept(self) -> int:

@@ -7,7 +7,7 @@ nothing: the revision that stood goes on standing.
 import dataclasses
 from collections.abc import Mapping
 
-from llmgw.catalog.diagnostics import Invalid
+from llmgw.catalog.diagnostics import Invalid, concise
 from llmgw.catalog.load import load_files
 from llmgw.catalog.model import Catalog
 from llmgw.control.journal import Journal
@@ -17,6 +17,7 @@ from llmgw.control.store import Revision, Store
 from llmgw.errors import CatalogInvalid, Stale
 from llmgw.kit.chance import Chance
 from llmgw.kit.clock import Clock
+from llmgw.planning.desired import Desired
 from llmgw.planning.plan import Plan, make_plan
 
 
@@ -72,8 +73,8 @@ class Adoption:
     async def plan(self, proposal: Proposal) -> Plan:
         """What adopting it would do. Raises CatalogInvalid."""
         catalog = _load(proposal.files)
-        await self.look_into(catalog)
-        return self.rehearse(catalog)
+        warnings = await self.look_into(catalog)
+        return dataclasses.replace(self.rehearse(catalog), warnings=warnings)
 
     async def apply(self, proposal: Proposal, expect: str) -> tuple[int, Plan]:
         """Adopt it if its plan is still `expect` (a full digest; empty = whatever it is now).
@@ -118,21 +119,25 @@ class Adoption:
         )
         return revision.number
 
-    async def look_into(self, catalog: Catalog) -> None:
-        """Raises CatalogInvalid where the files of a model that is new say that its engine would refuse it."""
+    async def look_into(self, catalog: Catalog) -> tuple[str, ...]:
+        """What the files of a new model say against its profile, one line each.
+
+        Raises CatalogInvalid where its engine would refuse it.
+        """
         if self._knowledge is None:
-            return
+            return ()
         await self._knowledge.learn(catalog, self.catalog)
         problems = self._knowledge.problems(catalog, self.catalog)
         if any(problem.severity == "error" for problem in problems):
             raise Invalid(problems)
+        return tuple(concise(problem) for problem in problems)
 
     def rehearse(self, catalog: Catalog) -> Plan:
         """What adopting `catalog` would do to the fleet as it is now."""
         loop = self._loop
         return make_plan(
             loop.desired,
-            dataclasses.replace(loop.desired, catalog=catalog),
+            self._desired(catalog),
             loop.fleet,
             loop.ledger,
             self._clock.now(),
@@ -142,7 +147,11 @@ class Adoption:
         )
 
     def _stand(self, catalog: Catalog) -> None:
-        self._loop.adopt(dataclasses.replace(self._loop.desired, catalog=catalog))
+        self._loop.adopt(self._desired(catalog))
+
+    def _desired(self, catalog: Catalog) -> Desired:
+        sizes = self._knowledge.sizes if self._knowledge is not None else {}
+        return dataclasses.replace(self._loop.desired, catalog=catalog, sizes=sizes)
 
 
 def _load(files: Mapping[str, str]) -> Catalog:

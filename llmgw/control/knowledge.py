@@ -44,6 +44,11 @@ class Knowledge:
     def known(self) -> Mapping[str, ModelFacts]:
         return self._known
 
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """Bytes to download by cache name, where they are known."""
+        return {name: facts.download for name, facts in self._known.items() if facts.download}
+
     async def learn(self, catalog: Catalog, standing: Catalog | None) -> None:
         """Read what is new in `catalog` and not known yet. Never fails: what cannot be read stays unknown."""
         sources = {model.cache_name: model.source for model in _new(catalog, standing).models.values()}

@@ -17,7 +17,11 @@ class Marks:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Desired:
-    """What should be. `catalog` is None until a valid one was adopted: absence is not an empty catalog."""
+    """What should be. `catalog` is None until a valid one was adopted: absence is not an empty catalog.
+
+    `sizes` are bytes of weights by cache name, where their source told them before anything was fetched.
+    """
 
     catalog: Catalog | None = None
     marks: Marks = dataclasses.field(default_factory=Marks)
+    sizes: Mapping[str, int] = dataclasses.field(default_factory=dict)

@@ -72,6 +72,7 @@ class Plan:
     service: tuple[Service, ...]
     unplaced: tuple[NotPlaced, ...] = ()
     alarms: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     catalog_digest: str = ""
 
     @property

@@ -240,7 +240,7 @@ def _unplaced(view: View, needs: Needs, model: str) -> Unplaced:
     search, stock = _search(view, needs, model), view.board.stock
     if search.told is None or search.told_at != stock.version:
         request = search.requests[0]
-        reasons = tuple(refusals(stock.sites.values(), request))
+        reasons = tuple(refusals((stock.sites[name] for name in view.fleet.nodes), request))
         search.told = Unplaced(model, request.profile.name, needs.of[model].because, reasons)
         search.told_at = stock.version
     return search.told
@@ -258,7 +258,7 @@ def _requests(view: View, model: str) -> tuple[Request, ...]:
         return ()
     found: list[Request] = []
     want = view.board.wants.models[model]
-    size = view.board.known_size(want.cache_name)
+    size = view.board.known_size(want.cache_name) or view.desired.sizes.get(want.cache_name, 0)
     for generation, profile in want.generations.items():
         trouble = view.ledger.troubles.get((model, generation))
         plain = Request(want.model, profile, generation, want.cache_name, size)

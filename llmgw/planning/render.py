@@ -21,7 +21,7 @@ _LEGEND = {
 
 def plan_lines(plan: Plan) -> list[str]:
     """The whole plan; the last line counts."""
-    lines: list[str] = [f"  warning: {safe(alarm)}" for alarm in plan.alarms]
+    lines: list[str] = [f"  warning: {safe(said)}" for said in (*plan.alarms, *plan.warnings)]
     change = [row for row in plan.rows if row.origin == "change"]
     healing = [row for row in plan.rows if row.origin == "healing"]
     if change:

@@ -41,8 +41,10 @@ async def read_facts(files: Files, limits: Limits) -> ModelFacts:
     sizes = await files.sizes()
     try:
         if any(name.endswith(".safetensors") for name in sizes) or "config.json" in sizes:
-            return await _from_config(files, sizes, limits)
-        return await _from_gguf(files, sizes)
+            facts = await _from_config(files, sizes, limits)
+        else:
+            facts = await _from_gguf(files, sizes)
+        return facts if isinstance(files, OnDisk) else dataclasses.replace(facts, download=sum(sizes.values()))
     except Unusable as error:
         raise CannotRead(safe(str(error))) from error
 

@@ -111,13 +111,13 @@ def remote(client: httpx.AsyncClient, source: Source, hub: Hub, limits: Limits) 
 
 
 class OneFile:
-    """A model that is one file of a web server. Its size comes with the first piece."""
+    """A model that is one file of a web server."""
 
     def __init__(self, client: httpx.AsyncClient, name: str, url: str) -> None:
         self._client, self._name, self._url = client, name, url
 
     async def sizes(self) -> Mapping[str, int]:
-        return {self._name: 0}
+        return {self._name: await length(self._client, self._url)}
 
     async def read(self, name: str, start: int, length: int) -> bytes:  # noqa: ARG002 - it has one
         return await piece(self._client, self._url, {}, start, length)
@@ -178,6 +178,21 @@ async def piece(
             if response.status_code == 206 and not _begins(response, start):
                 raise CannotRead(f"{host} answered with another range than the one asked for")
             return await _bounded(response, length)
+    except httpx.HTTPError as error:
+        raise CannotRead(f"{host}: {safe(str(error))[:200] or type(error).__name__}") from error
+
+
+async def length(client: httpx.AsyncClient, url: str) -> int:
+    """Bytes of what `url` names; 0 where the server does not say. Raises CannotRead."""
+    host = urllib.parse.urlsplit(url).netloc
+    try:
+        async with client.stream("GET", url, headers={"Range": "bytes=0-0"}) as response:
+            if response.status_code not in (200, 206):
+                raise CannotRead(f"{host} answered {response.status_code}")
+            said = response.headers.get("content-range", "").rpartition("/")[2]
+            if response.status_code == 200:
+                said = response.headers.get("content-length", "")
+            return int(said) if said.isascii() and said.isdecimal() else 0
     except httpx.HTTPError as error:
         raise CannotRead(f"{host}: {safe(str(error))[:200] or type(error).__name__}") from error
 

@@ -1,6 +1,7 @@
 """What models say of themselves: read once, within a bound, and believed only where it is known."""
 
 import asyncio
+import dataclasses
 import pathlib
 from collections.abc import Awaitable, Callable
 
@@ -15,6 +16,8 @@ from llmgw.control.holding import Rules
 from llmgw.control.knowledge import Bounds, Knowledge
 from llmgw.control.trees import Directory
 from llmgw.errors import CatalogInvalid
+from llmgw.fleet import events
+from llmgw.fleet.node import Gpu, NodeInfo
 from llmgw.kit.chance import seeded
 from llmgw.kit.clock import SystemClock
 from llmgw.transport.ranges import CannotRead
@@ -72,6 +75,16 @@ def test_a_plan_of_what_its_engine_would_refuse_is_refused(tmp_path: pathlib.Pat
     status, _ = made.call("POST", "/v1/apply", {"files": {"m.yaml": MODEL, "p.yaml": FIVE}})
     assert (status, made.adoption.number) == (422, 0)
     assert made.call("POST", "/v1/plan", {"files": {"m.yaml": MODEL, "p.yaml": PROFILE}})[0] == 200
+
+
+def test_a_plan_says_the_bytes_that_its_source_told(tmp_path: pathlib.Path) -> None:
+    """Before anything is fetched the size is known, and placement reserves it."""
+    made = plane(tmp_path, Reader(dataclasses.replace(QWEN, download=29_500_000_000)))
+    cards = tuple(Gpu(f"g{i}", "H100", 80 << 30) for i in range(4))
+    made.hears(events.Registered(NodeInfo("n0", "n0", gpus=cards)))
+    status, said = made.call("POST", "/v1/plan", {"files": {"m.yaml": MODEL, "p.yaml": PROFILE}})
+    assert status == 200
+    assert [row["fetch"] for row in said["rows"]] == [29_500_000_000]
 
 
 def test_a_standing_model_on_other_cards_is_looked_at_again(tmp_path: pathlib.Path) -> None:

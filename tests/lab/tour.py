@@ -79,7 +79,9 @@ def plan(tour: Story) -> None:
         must(row["nodes"] and row["said"] and row["place"], f"node, reason and place are named: {row}")
         must(not row["held"], f"the weights are still to fetch: {row}")
     must(not tour.stage.engines(), "a plan starts nothing")
-    tour.took_effect["plan"] = [f"{row['symbol']} {row['model']} on {row['nodes'][0]}" for row in added]
+    tour.took_effect["plan"] = [
+        f"{row['symbol']} {row['model']} on {row['nodes'][0]} {row['fetch']} bytes" for row in added
+    ]
 
 
 def fetch(tour: Story) -> None:
