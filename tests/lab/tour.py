@@ -77,7 +77,7 @@ def plan(tour: Story) -> None:
     must({row["model"] for row in added} == set(SENTENCES), f"three models are added: {rows}")
     for row in added:
         must(row["nodes"] and row["said"] and row["place"], f"node, reason and place are named: {row}")
-        must(not row["held"], f"the weights are still to fetch: {row}")
+        must(row["fetch"] and not row["held"], f"the bytes to fetch are said: {row}")
     must(not tour.stage.engines(), "a plan starts nothing")
     tour.took_effect["plan"] = [
         f"{row['symbol']} {row['model']} on {row['nodes'][0]} {row['fetch']} bytes" for row in added
