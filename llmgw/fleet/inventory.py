@@ -30,6 +30,7 @@ class Room:
         "held_by",
         "info",
         "memory_booked",
+        "shards",
         "siblings",
     )
 
@@ -38,6 +39,7 @@ class Room:
         self.held_by: dict[str, str] = {}
         self.siblings: dict[str, int] = {}
         self.memory_booked = 0
+        self.shards = 0
         self.cached = frozenset(entry.cache_name for entry in info.weights or () if entry.whole)
         self.free: dict[str, list[Gpu]] = {}
         self._cores = 0
@@ -51,6 +53,7 @@ class Room:
 
     def add(self, spec: ShardSpec) -> None:
         """A shard takes its part."""
+        self.shards += 1
         for gpu in spec.gpus:
             self.held_by[gpu] = min(spec.replica, self.held_by.get(gpu, spec.replica))
         if spec.gpus:

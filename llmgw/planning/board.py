@@ -19,6 +19,7 @@ from llmgw.fleet.world import Fleet, Gateway
 from llmgw.planning.actions import Action
 from llmgw.planning.changes import changed
 from llmgw.planning.desired import Desired, Marks
+from llmgw.planning.explain import Explanations
 from llmgw.planning.ledger import Draining, Ledger, Trouble
 from llmgw.planning.needs import Needs
 from llmgw.planning.standings import Standings, stand
@@ -67,6 +68,7 @@ class Board:
         self.wants: Wants | None = None
         self.stock = Stock()
         self.needs = Needs()
+        self.explanations = Explanations()
         self.stops, self.starts = Answers(), Answers()
         self.endpoints: dict[str, Endpoint] = {}
         self.table: tuple[Endpoint, ...] = ()
@@ -222,7 +224,6 @@ class Board:
             want is not None
             and replica.phase in ("Fetching", "Starting")
             and replica.generation in want.generations
-            and replica.id not in self._drains
         )
 
     def _replica(

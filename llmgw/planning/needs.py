@@ -53,19 +53,12 @@ class Unplaced:
 class Search:
     """How one model looked for a place: its requests, and the state of the stock in which none was found.
 
-    `full_at` and `stuck_at` are `Stock.grown` (with everything in its place, and with the old replica
-    gone); `told_at` is the `Stock.version` that `told` describes.
+    `full_at` and `stuck_at` are `Stock.grown`: with everything in its place, and with the old replica gone.
     """
 
     requests: tuple[Request, ...]
     full_at: int = -1
     stuck_at: int = -1
-    told_at: int = -1
-    told: Unplaced | None = None
-
-    def need_changed(self) -> None:
-        """Other replicas may leave for it, and for another reason; where it fits is as before."""
-        self.stuck_at = self.told_at = -1
 
 
 class Needs:
@@ -86,7 +79,7 @@ class Needs:
             self.searches.pop(model, None)
             return
         if model in self.searches:
-            self.searches[model].need_changed()
+            self.searches[model].stuck_at = -1  # another old replica may go first; where it fits is as before
         self.of[model] = need
         if need.create and size_key is not None:
             bisect.insort(self.pending, size_key)

@@ -18,7 +18,7 @@ from llmgw.planning.changes import changed
 from llmgw.planning.desired import Desired
 from llmgw.planning.ledger import Draining, Ledger
 from llmgw.planning.needs import Needs, Search, Unplaced
-from llmgw.planning.placement import Request, refusals, specs
+from llmgw.planning.placement import Request, specs
 from llmgw.planning.routes import routes
 from llmgw.planning.view import View, look
 from llmgw.planning.wake import wake_at
@@ -218,7 +218,9 @@ def _place_one(
                 return tuple(Assign(spec, needs.of[model].because) for spec in shards), [], None
         search.full_at = stock.grown
     pending = [model for _, _, model in needs.pending]
-    return (), [_unplaced(view, needs, model) for model in pending], _swap(view, needs, pending)
+    unplaced = [_unplaced(view, needs, model) for model in pending]
+    board.explanations.told()
+    return (), unplaced, _swap(view, needs, pending)
 
 
 def _swap(view: View, needs: Needs, pending: list[str]) -> Drain | None:
@@ -237,13 +239,9 @@ def _swap(view: View, needs: Needs, pending: list[str]) -> Drain | None:
 
 
 def _unplaced(view: View, needs: Needs, model: str) -> Unplaced:
-    search, stock = _search(view, needs, model), view.board.stock
-    if search.told is None or search.told_at != stock.version:
-        request = search.requests[0]
-        reasons = tuple(refusals((stock.sites[name] for name in view.fleet.nodes), request))
-        search.told = Unplaced(model, request.profile.name, needs.of[model].because, reasons)
-        search.told_at = stock.version
-    return search.told
+    board, request = view.board, _search(view, needs, model).requests[0]
+    reasons = board.explanations.of(request, board.stock, view.fleet.nodes)
+    return Unplaced(model, request.profile.name, needs.of[model].because, reasons)
 
 
 def _search(view: View, needs: Needs, model: str) -> Search:

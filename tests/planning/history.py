@@ -12,7 +12,7 @@ from llmgw.fleet import events
 from llmgw.fleet.expiry import Timers
 from llmgw.fleet.lifecycle import NEXT
 from llmgw.fleet.node import CachedWeights, NodeInfo
-from llmgw.fleet.shard import Failure, Progress, ShardStatus
+from llmgw.fleet.shard import Failure, Progress, ShardSpec, ShardStatus
 from llmgw.fleet.world import Shard
 from llmgw.planning.desired import Desired, Marks
 from llmgw.planning.ledger import Ledger
@@ -42,14 +42,15 @@ class Day:
         self.now = NOW
         infos = [self._machine(f"n{i}") for i in range(self.chance.randint(2, 9))]
         self.fleet = registered(*infos)
-        if self.chance.random() < 0.3:
+        if self.chance.random() < 0.5:
             self.fleet = dataclasses.replace(self.fleet, since=NOW, roster=self.fleet.roster | {"elsewhere"})
         self.ledger = Ledger()
         self.desired = Desired(self._catalog())
         self.silent: set[str] = set()
+        self.past: dict[str, list[ShardSpec]] = {}
 
     def _machine(self, name: str) -> NodeInfo:
-        info = machine(name, self.chance.choice(KINDS), self.chance.choice((0, 1, 2, 4, 8)))
+        info = machine(name, self.chance.choice(KINDS), self.chance.choice((0, 1, 2, 2, 4)))
         if self.chance.random() < 0.2:
             cards = (*(info.gpus or ()), *(machine(f"{name}x", self.chance.choice(KINDS), 2).gpus or ()))
             info = dataclasses.replace(info, gpus=cards)
@@ -89,9 +90,10 @@ class Day:
 
     def happens(self) -> None:
         """A few things happen, and some time passes."""
-        self.now += self.chance.choice((0.0, 0.0, 0.1, 1.0, 2.5, 9.0))
-        heard = [events.Heartbeat(name) for name in self.fleet.nodes if name not in self.silent]
-        self.fleet = self.fleet.after(heard, self.now)
+        passed = self.chance.choice((0.0, 0.0, 0.0, 0.1, 1.0, 2.5, 9.0))
+        if passed:
+            self.now += passed
+            self.hears(*(events.Heartbeat(name) for name in self.fleet.nodes if name not in self.silent))
         for _ in range(self.chance.randint(0, 4)):
             self.chance.choices([what for what, _ in HAPPENINGS], [often for _, often in HAPPENINGS])[0](self)
 
@@ -139,14 +141,21 @@ def falls_silent_or_speaks(day: Day) -> None:
 
 
 def registers(day: Day) -> None:
-    """A node comes back with what it has, or with less, or another one comes."""
+    """A node comes back with what it has, with less, or with what it had long ago; or another one comes."""
     name = f"n{day.chance.randint(0, 10)}"
     known = day.fleet.nodes.get(name)
     info = known.info if known is not None and day.chance.random() < 0.6 else day._machine(name)
-    kept = [s for s in day.fleet.on_node(name) if day.chance.random() < 0.8]
+    here = day.fleet.on_node(name)
+    kept = [s for s in here if day.chance.random() < 0.8]
     failures = tuple(Failure(s.spec.model, s.spec.generation, 2, 1.0, "exit 1") for s in kept[:1])
-    shards = tuple((s.spec, dataclasses.replace(s.status, age=1.0)) for s in kept)
-    day.hears(events.Registered(info, shards, failures))
+    shards = [(s.spec, dataclasses.replace(s.status, age=1.0)) for s in kept]
+    shards += [
+        (spec, ShardStatus(*spec.key, day.chance.choice(("ready", "held", "failed")), 30.0))
+        for spec in day.past.get(name, [])[-3:]
+        if spec.key not in day.fleet.shards and day.chance.random() < 0.5
+    ]
+    day.past[name] = [*day.past.get(name, []), *(s.spec for s in here)]
+    day.hears(events.Registered(info, tuple(shards), failures))
 
 
 def fetched(day: Day) -> None:
@@ -194,8 +203,15 @@ def stalls(day: Day) -> None:
 
 
 def another_catalog(day: Day) -> None:
-    """People apply a catalog, or none stands."""
-    catalog = None if day.chance.random() < 0.1 else day._catalog()
+    """People apply a catalog, or none stands; mostly a profile of the old one is changed."""
+    old = day.desired.catalog
+    if old is None or day.chance.random() < 0.3:
+        catalog = None if day.chance.random() < 0.2 else day._catalog()
+    else:
+        name = day.chance.choice(list(old.profiles))
+        args = (("threads", day.chance.randint(1, 3)),)
+        profile = dataclasses.replace(old.profiles[name], args=args)
+        catalog = Catalog(old.models, {**old.profiles, name: profile})
     day.desired = dataclasses.replace(day.desired, catalog=catalog)
 
 
@@ -216,7 +232,7 @@ def marks(day: Day) -> None:
 
 
 HAPPENINGS: tuple[tuple[Callable[[Day], None], int], ...] = (
-    (progresses, 30), (goes_wrong, 4), (fails, 3), (falls_silent_or_speaks, 4), (registers, 5), (fetched, 4),
-    (goes_away, 2), (gateway_speaks, 6), (stalls, 1), (another_catalog, 3), (marks, 2),
+    (progresses, 40), (goes_wrong, 4), (fails, 3), (falls_silent_or_speaks, 4), (registers, 5), (fetched, 4),
+    (goes_away, 2), (gateway_speaks, 6), (stalls, 1), (another_catalog, 5), (marks, 2),
 )  # fmt: skip
 """What may happen, and how often."""

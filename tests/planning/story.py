@@ -16,6 +16,7 @@ from llmgw.fleet.shard import ShardKey, ShardSpec, ShardStatus, State
 from llmgw.fleet.world import Fleet
 from llmgw.kit.chance import seeded
 from llmgw.planning.actions import Action, Assign, Drain, Start, Stop, Undrain
+from llmgw.planning.board import Board
 from llmgw.planning.desired import Desired, Marks
 from llmgw.planning.ledger import Ledger
 from llmgw.planning.settle import Settled, settle
@@ -65,6 +66,7 @@ class Story:
         self.silent: set[str] = set()
         self.gateways: dict[str, dict[str, int]] = {}
         self.last: Settled | None = None
+        self.board = Board()
         for node in nodes:
             self.registers(node)
 
@@ -114,7 +116,9 @@ class Story:
 
     def decides(self) -> tuple[Action, ...]:
         """Settle now; what was decided."""
-        self.last = settle(self.desired, self.fleet, self.ledger, self.now, self.chance, self.timers)
+        self.last = settle(
+            self.desired, self.fleet, self.ledger, self.now, self.chance, self.timers, self.board
+        )
         self.fleet, self.ledger = self.last.fleet, self.last.ledger
         return self.last.actions
 
