@@ -11,6 +11,7 @@ from llmgw.fleet.shard import PORTS_PER_SHARD, ShardSpec
 from llmgw.fleet.world import Fleet
 
 _MICRO = 1_000_000
+_NONE: frozenset[str] = frozenset()
 
 
 class Room:
@@ -40,10 +41,12 @@ class Room:
         self.siblings: dict[str, int] = {}
         self.memory_booked = 0
         self.shards = 0
-        self.cached = frozenset(entry.cache_name for entry in info.weights or () if entry.whole)
+        self.cached = (
+            frozenset(entry.cache_name for entry in info.weights if entry.whole) if info.weights else _NONE
+        )
         self.free: dict[str, list[Gpu]] = {}
         self._cores = 0
-        self._arriving: dict[str, int] = {}
+        self._arriving: dict[str, int] | None = None
         self._blocks = 0
         for gpu in info.gpus or ():
             if gpu.healthy:
@@ -65,6 +68,7 @@ class Room:
         self.memory_booked += spec.profile.cpu_memory
         self.siblings[spec.model] = self.siblings.get(spec.model, 0) + 1
         if spec.source_bytes and spec.cache_name not in self.cached:
+            self._arriving = self._arriving or {}
             self._arriving[spec.cache_name] = max(spec.source_bytes, self._arriving.get(spec.cache_name, 0))
 
     @property
@@ -74,7 +78,7 @@ class Room:
     @property
     def disk_booked(self) -> int:
         """Bytes of weights that are on their way here."""
-        return sum(self._arriving.values())
+        return sum(self._arriving.values()) if self._arriving else 0
 
     def free_gpus(self) -> list[Gpu]:
         """Healthy cards that nobody of ours holds."""

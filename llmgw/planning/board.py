@@ -10,8 +10,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 
-from llmgw.fleet.expiry import Standing, Timers
-from llmgw.fleet.node import NodeInfo
+from llmgw.fleet.expiry import Timers
 from llmgw.fleet.replica import Replica, derive
 from llmgw.fleet.routes import Endpoint
 from llmgw.fleet.shard import ShardKey, ShardSpec
@@ -83,8 +82,7 @@ class Board:
         self._marks = Marks()
         self._drains: Mapping[str, Draining] = {}
         self._stood: tuple[object, ...] = ()
-        self._specs: dict[ShardKey, ShardSpec] = {}
-        self._on_node: dict[str, set[ShardKey]] = {}
+        self._on_node: dict[str, list[ShardKey]] = {}
         self._noted: list[ShardKey] = []
         self._pressure: dict[str, float] | None = None
         self._totals: dict[str, int] | None = None
@@ -147,7 +145,9 @@ class Board:
         arrived, emptied = self._shards(fleet, worlds)
         rebuilt = dict.fromkeys([*self._nodes(fleet), *(emptied & fleet.nodes.keys())])
         for name in rebuilt:
-            self._restock(name, fleet.nodes[name].info, standings.of[name], marks.cordoned.get(name, ""))
+            specs = [fleet.shards[key].spec for key in self._on_node.get(name, ())]
+            cordoned = marks.cordoned.get(name, "")
+            self.stock.put(fleet.nodes[name].info, specs, standings.of[name], cordoned)
         restood = set(turned)
         if marks.cordoned != self._marks.cordoned:
             restood |= marks.cordoned.keys() | self._marks.cordoned.keys()
@@ -158,31 +158,30 @@ class Board:
                 self.stock.take(spec)
         return worlds
 
-    def _restock(
-        self, node: str, info: NodeInfo, standing: Standing, cordoned: str, *, absent: str = ""
-    ) -> None:
-        specs = [self._specs[key] for key in self._on_node.get(node, ()) if key[0] != absent]
-        self.stock.put(info, specs, standing, cordoned)
-
     def _shards(self, fleet: Fleet, worlds: dict[str, int]) -> tuple[list[ShardSpec], set[str]]:
         """Specs that are new on their node, and nodes whose room has to be counted anew."""
         arrived: list[ShardSpec] = []
         rebuilt: set[str] = set()
         for key in {**dict.fromkeys(changed(self.seen.shards, fleet.shards)), **dict.fromkeys(self._noted)}:
             self.touched.add(key[0])
-            shard, spec = fleet.shards.get(key), self._specs.get(key)
-            if spec is not None and (shard is None or shard.spec != spec):
-                del self._specs[key]
-                self._on_node[spec.node].discard(key)
-                rebuilt.add(spec.node)
+            shard, known = fleet.shards.get(key), self._known(key)
+            gone = known is not None and (shard is None or shard.spec != known)
+            if known is not None and gone:
+                self._on_node[known.node].remove(key)
+                rebuilt.add(known.node)
             if shard is not None:
                 worlds[key[0]] = len(shard.spec.peers)
-                if key not in self._specs:
-                    self._specs[key] = shard.spec
-                    self._on_node.setdefault(shard.spec.node, set()).add(key)
-                    arrived.append(shard.spec)
+            if shard is not None and (known is None or gone):
+                self._on_node.setdefault(shard.spec.node, []).append(key)
+                arrived.append(shard.spec)
         self._noted.clear()
         return arrived, rebuilt
+
+    def _known(self, key: ShardKey) -> ShardSpec | None:
+        """What this shard was when its replica was last derived."""
+        replica = self.replicas.get(key[0])
+        shard = replica.shards[key[1]] if replica is not None and key[1] < len(replica.shards) else None
+        return shard.spec if shard is not None else None
 
     def _nodes(self, fleet: Fleet) -> list[str]:
         """Nodes that describe themselves otherwise, in order; those that went leave the stock."""
@@ -303,16 +302,20 @@ class Board:
     def without(self, replica: Replica) -> Iterator[None]:
         """The stock as it would be with this replica gone."""
         stock = self.stock
-        sites = [stock.sites[shard.spec.node] for shard in replica.present if shard.spec.node in stock.sites]
+        nodes = {shard.spec.node for shard in replica.present} & stock.sites.keys()
         version, grown = stock.version, stock.grown
-        for site in sites:
-            self._restock(site.room.info.id, site.room.info, site.standing, site.cordoned, absent=replica.id)
+        self._restock(nodes, replica.id)
         try:
             yield
         finally:
-            for site in sites:
-                self._restock(site.room.info.id, site.room.info, site.standing, site.cordoned)
+            self._restock(nodes, "")
             stock.version, stock.grown = version, grown
+
+    def _restock(self, nodes: Iterable[str], absent: str) -> None:
+        for node in nodes:
+            site, keys = self.stock.sites[node], self._on_node.get(node, ())
+            left = [self.seen.shards[key].spec for key in keys if key[0] != absent]
+            self.stock.put(site.room.info, left, site.standing, site.cordoned)
 
 
 def _green(gateways: Mapping[str, Gateway], replica: str, now: float, timers: Timers) -> bool:

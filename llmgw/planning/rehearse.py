@@ -42,6 +42,7 @@ class Rehearsal:
     unplaced: tuple[Unplaced, ...]
     alarms: tuple[str, ...]
     fleet: Fleet
+    ledger: Ledger
 
 
 def rehearse(
@@ -91,6 +92,7 @@ class _Stage:
             unplaced=settled.unplaced,
             alarms=first.alarms,
             fleet=self.fleet,
+            ledger=self.ledger,
         )
 
     def _settle(self) -> Settled:

@@ -43,6 +43,7 @@ class Stock:
         self._label_keys: frozenset[str] = frozenset()
         self._shelves: dict[Shelf, dict[int, list[Slot]]] = {}
         self._filed: dict[str, dict[Shelf, tuple[int, Slot]]] = {}
+        self._keys: dict[Shelf, Shelf] = {}
         self._suiting: dict[tuple[str, tuple[tuple[str, str], ...], str], list[Shelf]] = {}
         self._apart: dict[str, dict[str, int]] = {}
         self._holders: dict[str, dict[str, int]] = {}
@@ -123,14 +124,18 @@ class Stock:
         if site is None or site.standing != "Ready" or site.cordoned:
             return {}
         info, breed = site.room.info, self._breed(site.room.info)
+        slot = (0.0, info.name, node)
         slots = {
-            (kind, breed): (len(cards), (0.0, info.name, node))
-            for kind, cards in site.room.free.items()
-            if cards
+            self._key(kind, breed): (len(cards), slot) for kind, cards in site.room.free.items() if cards
         }
         free = sum(count for count, _ in slots.values())
-        slots[CPU, breed] = (free, (site.cores_left, info.name, node))
+        slots[self._key(CPU, breed)] = (free, (site.cores_left, info.name, node))
         return slots
+
+    def _key(self, kind: str, breed: Breed) -> Shelf:
+        """One object for each shelf: thousands of nodes refer to it."""
+        shelf = (kind, breed)
+        return self._keys.setdefault(shelf, shelf)
 
     def _breed(self, info: NodeInfo) -> Breed:
         labels = tuple(pair for pair in info.labels if pair[0] in self._label_keys)

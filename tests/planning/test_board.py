@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmgw.fleet import events
+from llmgw.fleet.shard import ShardStatus
 from llmgw.fleet.world import Fleet
 from llmgw.kit.chance import Chance, seeded
 from llmgw.planning.actions import Action, Assign, Start, Stop
@@ -18,6 +19,7 @@ from llmgw.planning.reconcile import reconcile
 from llmgw.planning.settle import Settled, settle
 from tests.planning.fleets import NOW, big
 from tests.planning.history import TIMERS, Day
+from tests.planning.story import Story, a_catalog, a_model, a_node, a_profile
 
 DAYS, STEPS = 60, 40
 
@@ -108,6 +110,48 @@ def test_a_pass_asks_only_for_what_changed() -> None:
     settle(desired, fleet, done.ledger, NOW, seeded(1), TIMERS, board)
     assert [name for name, replica in board.replicas.items() if replica is not before[name]] == [key[0]]
     assert board.stock.version == version
+
+
+def test_evidence_of_the_same_instant_is_seen() -> None:
+    """A gateway's word counts at once, though neither the clock nor a node moved."""
+    story = Story(*(a_node(f"n{i}") for i in range(3)), catalog=a_catalog(a_model()))
+    story.runs()
+    (replica,) = story.ready()
+    story.silence(story.fleet.shards[replica, 0].spec.node).after(400).decides()
+    assert story.ready() == []
+    story.hears(events.GatewaySeen("gw", story.ledger.routes.version, green=((replica, 1.0),))).decides()
+    assert story.ready() == [replica]
+
+
+def test_an_old_generation_that_comes_leaves_the_new_one_missing() -> None:
+    """A node brings a replica that the catalog does not ask for any more: nothing less is to be created."""
+    story = Story(a_node("n0"), catalog=a_catalog(a_model()))
+    (assign,) = (action for action in story.runs() if isinstance(action, Assign))
+    story.adopts(a_catalog(a_model(), profiles=[a_profile(args=(("threads", 2),))]))
+    story.hears(events.NodeForgotten("n0")).registers(a_node("n1", gpus=0))
+    assert unplaced(story) == ["qwen"]
+    full = a_node("n0", engines=())
+    story.registers(full, (assign.spec, ShardStatus(*assign.spec.key, "held")))
+    assert unplaced(story) == ["qwen"]
+
+
+def test_half_a_gang_that_comes_is_no_replica() -> None:
+    """A node brings one rank and the other is gone: the whole of it is missing still."""
+    pair = a_profile("pair", nodes=2, gpus_per_node=2, tensor_parallel=4)
+    story = Story(a_node("n0"), a_node("n1"), catalog=a_catalog(a_model(profiles=("pair",)), profiles=[pair]))
+    first, _ = (action.spec for action in story.runs() if isinstance(action, Assign))
+    story.hears(events.NodeForgotten("n0"), events.NodeForgotten("n1")).registers(a_node("n2", gpus=0))
+    assert unplaced(story) == ["qwen"]
+    story.registers(a_node("n1", engines=()))
+    story.registers(a_node("n0", engines=()), (first, ShardStatus(*first.key, "ready", 50.0)))
+    assert unplaced(story) == ["qwen"]
+
+
+def unplaced(story: Story) -> list[str]:
+    """The models that a decision now leaves without a place."""
+    story.decides()
+    assert story.last is not None
+    return [item.model for item in story.last.unplaced]
 
 
 @given(
