@@ -3,7 +3,8 @@
 sim --seeds 1000 --events 5000 --jobs 2    many seeds; a histogram of the faults that took effect
 sim --seed 7 --trace                       one seed, every line of it
 sim --seed 7 --shrink                      the fewest faults that still break it
-sim --mutants all --seeds 50               each planted bug must be found
+sim --seeds 200 --forgetful                the same life with and without the memory of passes
+    sim --mutants all --seeds 50               each planted bug must be found
 sim --mutant no-drain --shrink             one planted bug as a short story
 """
 
@@ -11,6 +12,7 @@ import argparse
 import collections
 import concurrent.futures
 import contextlib
+import dataclasses
 import functools
 import multiprocessing
 import statistics
@@ -22,6 +24,7 @@ from tests.lab.command import Outcome
 from tests.sim import world
 from tests.sim.faults import KINDS
 from tests.sim.mutants import MUTANTS, planted
+from tests.sim.oracle import Violation
 from tests.sim.shrink import shrink
 from tests.sim.world import Run
 
@@ -48,6 +51,9 @@ def _options(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="this seed alone")
     parser.add_argument("--events", type=int, help="end the faults after so many events")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument(
+        "--forgetful", action="store_true", help="compare with passes that begin from nothing"
+    )
     parser.add_argument("--trace", action="store_true", help="print every line")
     parser.add_argument("--shrink", action="store_true", help="look for the shortest story")
     parser.add_argument("--mutant", choices=sorted(MUTANTS), help="with this bug planted")
@@ -77,7 +83,9 @@ def _many(options: argparse.Namespace) -> Outcome:
 
 
 def _runs(options: argparse.Namespace) -> Iterator[Run]:
-    work = functools.partial(_lived, events=options.events, mutant=options.mutant)
+    work = functools.partial(
+        _lived, events=options.events, mutant=options.mutant, forgetful=options.forgetful
+    )
     seeds = range(options.first, options.first + options.seeds)
     if options.jobs == 1:
         yield from map(work, seeds)
@@ -88,9 +96,13 @@ def _runs(options: argparse.Namespace) -> Iterator[Run]:
         yield from pool.map(work, seeds, chunksize=8)
 
 
-def _lived(seed: int, *, events: int | None, mutant: str | None) -> Run:
+def _lived(seed: int, *, events: int | None, mutant: str | None, forgetful: bool) -> Run:
     with planted(mutant) if mutant else contextlib.nullcontext():
-        return world.run(seed, events=events)
+        found = world.run(seed, events=events)
+        if forgetful and found.digest != world.run(seed, events=events, forgetful=True).digest:
+            differs = Violation("memory", "passes that begin from nothing decide otherwise")
+            return dataclasses.replace(found, violation=differs)
+        return found
 
 
 def _outcome(runs: Iterable[Run], *, took: collections.Counter[str], wall: float = 0.0) -> Outcome:

@@ -100,6 +100,7 @@ class Control:
         self.roster = disk.roster
         self.lines: dict[str, Line] = {}
         self.paused = False
+        self._pauses = 0
         self._watcher = watcher
         self._seq = 0
         self._inbox: list[Callable[[], None]] = []
@@ -146,6 +147,11 @@ class Control:
         """It stands still, as a suspended machine does; what arrives waits."""
         self._pulse()
         self.paused = True
+        self._pauses += 1
+        pause = self._pauses
+        for line in self.lines.values():
+            if line.stream is not None:
+                line.stream.unanswered(lambda: self.paused and self._pauses == pause)
 
     def resume(self) -> None:
         """It goes on: it reads what came meanwhile, and finds that its pulse stood still."""

@@ -161,6 +161,25 @@ def cut(world: "World", fault: Fault) -> Undo:
     return _nothing
 
 
+def gateway_cut(world: "World", fault: Fault) -> Undo:
+    """A gateway's stream is reset."""
+    world.paths[world.pick_gateway(fault)].cut()
+    return _nothing
+
+
+def cut_in_drain(world: "World", fault: Fault) -> None:
+    """A gateway's stream is reset at the worst time: while it has requests on what drains."""
+
+    def look() -> None:
+        struck = [gateway for gateway in world.gateways.values() if gateway.drains()]
+        if struck:
+            world.strike_path(fault.kind, struck[fault.target % len(struck)].name)
+        elif world.clock.now < fault.at + fault.lasts:
+            world.clock.after(2.0, look)
+
+    look()
+
+
 def slow_link(world: "World", fault: Fault) -> Undo:
     """Messages take long, and arrive at other times than their neighbours'."""
     path = world.pick_path(fault)
@@ -245,7 +264,7 @@ def _edit(change: Callable[["World", Fault, str], None], longest: float = 0.1) -
         change(world, fault, names[fault.target % len(names)])
         return _nothing
 
-    return Kind(begin, longest=longest, most=2)
+    return Kind(begin, longest=longest, most=4)
 
 
 def _scale(world: "World", fault: Fault, name: str) -> None:
@@ -289,6 +308,8 @@ KINDS: dict[str, Kind] = {
     "deaf-node": _dark(up=False, down=True),
     "mute-node": _dark(up=True, down=False),
     "stream-cut": Kind(cut, longest=0.1, most=6),
+    "gateway-cut": Kind(gateway_cut, longest=0.1, most=4),
+    "cut-in-drain": Kind(cut_in_drain, longest=900.0, most=4),
     "slow-link": Kind(slow_link, longest=120.0),
     "swizzle": Kind(swizzle, longest=300.0, most=2),
     "gateway-silent": Kind(gateway_silent, longest=200.0),

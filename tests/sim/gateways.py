@@ -37,6 +37,14 @@ class Backends(Protocol):
         ...
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Clients:
+    """What clients are like: seconds between their requests, and which share takes minutes."""
+
+    pace: float
+    long: float
+
+
 @dataclasses.dataclass(slots=True)
 class Request:
     """One request under way on one engine."""
@@ -48,7 +56,7 @@ class Request:
 class Gateway:
     """One gateway process."""
 
-    def __init__(self, clock: Clockwork, name: str, path: Path, world: Backends, pace: float) -> None:
+    def __init__(self, clock: Clockwork, name: str, path: Path, world: Backends, clients: Clients) -> None:
         self.clock = clock
         self.name = name
         self.path = path
@@ -57,7 +65,8 @@ class Gateway:
         self.silent = 0
         self.requests: list[Request] = []
         self.green: dict[str, float] = {}
-        self._pace = pace
+        self._pace = clients.pace
+        self._long = clients.long
         self._stream: Stream | None = None
         self._world = world
         self._chance = clock.chance(f"gateway/{name}")
@@ -76,6 +85,10 @@ class Gateway:
     def in_flight(self, replica: str) -> int:
         """How many requests it has on a replica."""
         return sum(request.replica == replica for request in self.requests)
+
+    def drains(self) -> bool:
+        """Whether it has requests on a replica that drains."""
+        return any(e.draining and self.in_flight(e.replica) for e in self.routes.endpoints)
 
     # --- the control plane --------------------------------------------------------------------
 
@@ -132,7 +145,7 @@ class Gateway:
         if engine is not None:
             request = Request(endpoint.replica, engine)
             self.requests.append(request)
-            long = self._chance.random() < 0.08
+            long = self._chance.random() < self._long
             took = self._chance.uniform(30.0, 240.0) if long else self._chance.uniform(0.5, 15.0)
             self.clock.after(took, lambda: self._answered(request), self.life)
 

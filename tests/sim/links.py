@@ -126,6 +126,11 @@ class Stream:
             self.path.clock.at(self._due(back), functools.partial(self.pump, back))
             hearer.closes()
 
+    def unanswered(self, still: Callable[[], bool]) -> None:
+        """The control plane's end answers no ping; the peer gives up unless that is over in time."""
+        patience = PING_DEAD + self.path.chance.uniform(0.0, PING_EVERY)
+        self.path.clock.after(patience, lambda: self.end("down") if still() else None)
+
     def watch(self) -> None:
         """Pings go into the dark: each end gives up at its own time, unless they come back first."""
         self._watches += 1

@@ -12,7 +12,7 @@ from typing import Any
 from unittest import mock
 
 from llmgw.agent import core
-from llmgw.fleet import replica, world
+from llmgw.fleet import events, replica, world
 from llmgw.fleet.lifecycle import ENDED
 from llmgw.fleet.routes import Routes
 from llmgw.planning import board, draining, reconcile, rollout, routes, standings, troubles
@@ -21,6 +21,8 @@ from llmgw.planning.actions import Start, Stop
 from llmgw.planning.ledger import Draining, Ledger
 from llmgw.planning.needs import Needs
 from llmgw.planning.view import View
+from llmgw.wire import messages
+from tests.sim import control
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -246,6 +248,17 @@ def _unconfirmed_is_gone(right: Any) -> Any:
     return reported
 
 
+def _subscription_acknowledges(right: Any) -> Any:
+    """A gateway's new stream counts as an acknowledgement with nothing in flight."""
+
+    def event(gateway: str, message: messages.Up) -> Any:
+        if isinstance(message, messages.Subscribe):
+            return events.GatewaySeen(gateway, message.version)
+        return right(gateway, message)
+
+    return event
+
+
 MUTANTS: dict[str, Mutant] = {
     "gpu-free-when-stopped": Mutant(
         "a GPU is free as soon as the stop is ordered",
@@ -267,6 +280,12 @@ MUTANTS: dict[str, Mutant] = {
     "no-drain": Mutant("a drain is over when it begins", draining, "_due", _drained_at_once),
     "one-gateway-is-enough": Mutant(
         "one gateway's word ends a drain", draining, "_due", _any_gateway_will_do
+    ),
+    "subscription-acknowledges": Mutant(
+        "a gateway's new stream ends a drain",
+        control,
+        "gateway_event",
+        _subscription_acknowledges,
     ),
     "head-with-workers": Mutant(
         "rank 0 starts together with its workers", reconcile, "_starts", _head_with_workers

@@ -7,19 +7,20 @@ from llmgw.catalog.sources import parse
 from llmgw.fleet.expiry import Timers
 from llmgw.fleet.node import Gpu
 from llmgw.kit.chance import Chance
+from tests.sim.gateways import Clients
 
 GIB = 1 << 30
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Scenario:
-    """The start of a run. `machines` maps names to their cards; `pace` is seconds between requests."""
+    """The start of a run. `machines` maps names to their cards."""
 
     machines: dict[str, tuple[Gpu, ...]]
     catalog: Catalog
     timers: Timers
     gateways: int
-    pace: float
+    clients: Clients
 
 
 def draw(chance: Chance) -> Scenario:
@@ -34,7 +35,7 @@ def draw(chance: Chance) -> Scenario:
         catalog=_catalog(chance, count, cards),
         timers=Timers(lost=chance.choice((90.0, 180.0, 300.0))),
         gateways=chance.randint(1, 3),
-        pace=chance.uniform(4.0, 12.0),
+        clients=Clients(chance.uniform(4.0, 12.0), chance.choice((0.05, 0.1, 0.4))),
     )
 
 

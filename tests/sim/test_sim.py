@@ -49,6 +49,12 @@ def test_a_seed_replays_under_another_hash_seed() -> None:
     assert len(set(digests[0].split(", "))) == 6
 
 
+def test_what_the_passes_remember_changes_no_decision() -> None:
+    """A control plane whose passes begin from nothing lives the same life, line by line."""
+    for seed in range(8):
+        assert run(seed, forgetful=True).digest == run(seed).digest, f"seed {seed}"
+
+
 def test_a_long_story_becomes_a_short_one() -> None:
     """Shrinking keeps what breaks and drops the rest."""
     with planted("no-roster"):

@@ -91,7 +91,8 @@ class World:
         self.paths = {name: Path(self.clock, name) for name in [*self.machines, *gateways]}
         self.agents: dict[str, Agent] = {}
         self.gateways = {
-            name: Gateway(self.clock, name, self.paths[name], self, self.scenario.pace) for name in gateways
+            name: Gateway(self.clock, name, self.paths[name], self, self.scenario.clients)
+            for name in gateways
         }
         self.start_control()
         for name in self.machines:
@@ -196,6 +197,12 @@ class World:
         name = names[fault.target % len(names)]
         self.touch(name)
         return name
+
+    def strike_path(self, kind: str, name: str) -> None:
+        """A fault that lay in wait found its moment: reset the streams of a path."""
+        self.took[kind] += 1
+        self.note(f"fault {kind} {name}")
+        self.paths[name].cut()
 
     def power_off(self, name: str) -> None:
         """Everything on the machine ends; its streams say nothing any more."""
