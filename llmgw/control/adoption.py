@@ -4,11 +4,12 @@ The API calls it for `plan` and `apply`, `watch` for what it followed. Whatever 
 nothing: the revision that stood goes on standing.
 """
 
+import asyncio
 import dataclasses
 from collections.abc import Mapping
 
 from llmgw.catalog.diagnostics import Invalid, concise
-from llmgw.catalog.load import load_files
+from llmgw.catalog.load import Cache, load_files
 from llmgw.catalog.model import Catalog
 from llmgw.control.journal import Journal
 from llmgw.control.knowledge import Knowledge
@@ -47,6 +48,7 @@ class Adoption:
         self._store, self._loop, self._journal = store, loop, journal
         self._clock, self._chance, self._knowledge = clock, chance, knowledge
         self.standing: Revision | None = None
+        self._cache, self._reading = Cache(), asyncio.Lock()
 
     @property
     def number(self) -> int:
@@ -64,7 +66,7 @@ class Adoption:
         if newest is None:
             return
         try:
-            self._stand(_load(newest.files))
+            self._stand(load_files(_bytes(newest.files)))
         except CatalogInvalid as invalid:
             self._journal.note(
                 "alarm", "catalog", f"revision {newest.number} no longer loads: {invalid.said}"
@@ -72,7 +74,7 @@ class Adoption:
 
     async def plan(self, proposal: Proposal) -> Plan:
         """What adopting it would do. Raises CatalogInvalid."""
-        catalog = _load(proposal.files)
+        catalog = await self._load(proposal.files)
         warnings = await self.look_into(catalog)
         return dataclasses.replace(self.rehearse(catalog), warnings=warnings)
 
@@ -82,7 +84,7 @@ class Adoption:
         Returns the number of the revision that stands and the plan. What is adopted already stays
         under its number. Raises CatalogInvalid or Stale.
         """
-        catalog = _load(proposal.files)
+        catalog = await self._load(proposal.files)
         await self.look_into(catalog)
         # From here on nothing is awaited: what stands cannot change between the plan and the adoption.
         plan = self.rehearse(catalog)
@@ -119,6 +121,14 @@ class Adoption:
         )
         return revision.number
 
+    async def _load(self, files: Mapping[str, str]) -> Catalog:
+        """The catalog in `files`, read beside the loop: a large one takes seconds. Raises Invalid."""
+        async with self._reading:
+            checked = await asyncio.to_thread(self._cache.check, _bytes(files))
+        if checked.catalog is None:
+            raise Invalid(checked.diagnostics)
+        return checked.catalog
+
     async def look_into(self, catalog: Catalog) -> tuple[str, ...]:
         """What the files of a new model say against its profile, one line each.
 
@@ -154,5 +164,5 @@ class Adoption:
         return dataclasses.replace(self._loop.desired, catalog=catalog, sizes=sizes)
 
 
-def _load(files: Mapping[str, str]) -> Catalog:
-    return load_files({name: text.encode() for name, text in files.items()})
+def _bytes(files: Mapping[str, str]) -> dict[str, bytes]:
+    return {name: text.encode() for name, text in files.items()}
