@@ -12,10 +12,16 @@ import httpx
 import pydantic
 
 from llmgw.cli.options import SERVER
-from llmgw.errors import CatalogInvalid, Failed, LlmgwError, NotAllowed, Stale, Unreachable
+from llmgw.errors import Blocked, CatalogInvalid, Failed, LlmgwError, NotAllowed, Stale, Unreachable
 
 T = TypeVar("T")
-_ERRORS: Mapping[int, type[LlmgwError]] = {422: CatalogInvalid, 409: Stale, 401: NotAllowed, 403: NotAllowed}
+_ERRORS: Mapping[int, type[LlmgwError]] = {
+    401: NotAllowed,
+    403: NotAllowed,
+    409: Stale,
+    422: CatalogInvalid,
+    423: Blocked,
+}
 
 
 class Client:

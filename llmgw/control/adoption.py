@@ -15,7 +15,7 @@ from llmgw.control.journal import Journal
 from llmgw.control.knowledge import Knowledge
 from llmgw.control.loop import Loop
 from llmgw.control.store import Revision, Store
-from llmgw.errors import CatalogInvalid, Stale
+from llmgw.errors import Blocked, CatalogInvalid, Stale
 from llmgw.kit.chance import Chance
 from llmgw.kit.clock import Clock
 from llmgw.planning.desired import Desired
@@ -82,8 +82,10 @@ class Adoption:
         """Adopt it if its plan is still `expect` (a full digest; empty = whatever it is now).
 
         Returns the number of the revision that stands and the plan. What is adopted already stays
-        under its number. Raises CatalogInvalid or Stale.
+        under its number. Raises CatalogInvalid, Stale, or Blocked where a newer control plane commands.
         """
+        if self._loop.fenced:
+            raise Blocked(f"cannot apply: nothing would follow from it. {self._loop.fenced}")
         catalog = await self._load(proposal.files)
         await self.look_into(catalog)
         # From here on nothing is awaited: what stands cannot change between the plan and the adoption.

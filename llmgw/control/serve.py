@@ -30,7 +30,7 @@ from llmgw.control.trees import Directory, work_tree
 from llmgw.control.watch import Watch
 from llmgw.fleet import events
 from llmgw.fleet.expiry import Timers
-from llmgw.fleet.routes import Routes
+from llmgw.fleet.routes import Routes, epoch_of, first_version
 from llmgw.fleet.world import Fleet, Gateway
 from llmgw.kit.chance import unseeded
 from llmgw.kit.clock import Clock, SystemClock
@@ -124,7 +124,7 @@ class _Plane:
     """The parts of one control plane, wired."""
 
     def __init__(self, settings: Settings, store: Store, clock: Clock) -> None:
-        self.epoch = store.next_epoch()
+        self.epoch = store.next_epoch(clock.wall())
         self.tasks = Tasks()
         self._settings, self._store, self._clock = settings, store, clock
         self._left = asyncio.Event()
@@ -134,7 +134,7 @@ class _Plane:
         self._loop = Loop(
             desired=Desired(),
             fleet=_fleet(self._roster, clock.now()),
-            ledger=Ledger(routes=Routes(version=self.epoch << 32)),
+            ledger=Ledger(routes=Routes(version=first_version(self.epoch))),
             timers=settings.timers,
             clock=clock,
             chance=chance,
@@ -236,6 +236,8 @@ class _Plane:
         if isinstance(message, messages.Result):
             self._collecting.answered(peer.id, message)
             return
+        if isinstance(message, messages.Subscribe) and epoch_of(message.version) > self.epoch:
+            self._give_way(epoch_of(message.version), f"gateway {peer.name} serves by a table of")
         event = agent_event(peer.id, message) if peer.kind == "agent" else gateway_event(peer.id, message)
         if event is not None:
             self._loop.hear(event)
@@ -250,7 +252,11 @@ class _Plane:
     def _keep_roster(self) -> None:
         """Write down who is here, for the next start to wait for."""
         now, fleet = self._clock.wall(), self._loop.fleet
-        nodes = dict(self._roster.nodes)
+        lost = self._loop.ledger.lost
+        nodes = {
+            name: known.model_copy(update={"lost": known.lost or name in lost})
+            for name, known in self._roster.nodes.items()
+        }
         nodes.update(
             {
                 name: Known(name=node.info.name, heard=now)
@@ -271,6 +277,15 @@ class _Plane:
         self._roster = _still_known(Roster(nodes=nodes, gateways=gateways), now)
         self._store.save_roster(self._roster)
 
+    def _give_way(self, epoch: int, who: str) -> None:
+        """Somebody obeys a control plane of a higher epoch: command nobody any more."""
+        if not self._loop.fenced:
+            self._store.raise_epoch(epoch)
+            self._loop.fence(
+                f"cannot command: {who} epoch {epoch}, this is {self.epoch};"
+                " stop the other control plane, or restart this one to take over"
+            )
+
     async def _housekeeping(self) -> None:
         """Give way to a newer control plane at once; forget who stayed away for a day."""
         written = self._clock.now()
@@ -279,12 +294,12 @@ class _Plane:
             if self._clock.now() - written > ROSTER_EVERY:
                 written = self._clock.now()
                 self._keep_roster()
-            if self._peers.outranked and not self._loop.fenced:
-                self._store.raise_epoch(self._peers.outranked)
-                self._loop.fence(
-                    f"cannot command: the nodes obey epoch {self._peers.outranked}, this is {self.epoch};"
-                    " stop the other control plane, or restart this one to take over"
-                )
+            if self._peers.outranked:
+                self._give_way(self._peers.outranked, "the nodes obey")
+            if any(
+                not known.lost for name, known in self._roster.nodes.items() if name in self._loop.ledger.lost
+            ):
+                self._keep_roster()
             now = self._clock.now()
             for name, gateway in list(self._loop.fleet.gateways.items()):
                 if now - gateway.last_seen > FORGOTTEN_AFTER.total_seconds():
@@ -304,4 +319,5 @@ def _still_known(roster: Roster, now: datetime.datetime) -> Roster:
 def _fleet(roster: Roster, now: float) -> Fleet:
     """The fleet as a new control plane knows it: names to wait for, and gateways whose word is still to come."""
     silent = Gateway(acked=0, in_flight={}, green_at={}, queued={}, last_seen=now)
-    return Fleet(since=now, roster=frozenset(roster.nodes), gateways=dict.fromkeys(roster.gateways, silent))
+    waited_for = frozenset(name for name, known in roster.nodes.items() if not known.lost)
+    return Fleet(since=now, roster=waited_for, gateways=dict.fromkeys(roster.gateways, silent))

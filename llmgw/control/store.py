@@ -39,12 +39,16 @@ class Revision(pydantic.BaseModel):
 
 
 class Known(pydantic.BaseModel):
-    """A node or gateway that was here. `heard` is the wall clock of about its last word."""
+    """A node or gateway that was here. `heard` is the wall clock of about its last word.
+
+    `lost` = its loss was acted on: its replicas are elsewhere, and no restart waits for it.
+    """
 
     model_config = pydantic.ConfigDict(frozen=True, extra="allow")
 
     name: str = ""
     heard: datetime.datetime
+    lost: bool = False
 
 
 class Roster(pydantic.BaseModel):
@@ -81,10 +85,15 @@ class Store:
             (self.root / "revisions").mkdir(exist_ok=True, mode=0o700)
             yield self
 
-    def next_epoch(self) -> int:
-        """A number greater than every one before it, durable before it is used."""
+    def next_epoch(self, now: datetime.datetime) -> int:
+        """A number greater than every one before it, durable before it is used.
+
+        At least the seconds of the wall clock: a control plane that lost this directory is then above
+        what agents and gateways have obeyed, and not taken for the one they know.
+        """
         path = self.root / "epoch"
-        epoch = int(path.read_text()) + 1 if path.exists() else 1
+        before = int(path.read_text()) if path.exists() else 0
+        epoch = max(before + 1, int(now.timestamp()))
         self.raise_epoch(epoch)
         return epoch
 

@@ -26,7 +26,7 @@ class RoutedModel:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Routes:
-    """A full snapshot. Versions only grow, across restarts of the control plane too (epoch · 2³² + n).
+    """A full snapshot. Versions only grow, across restarts of the control plane too: see `first_version`.
 
     `partial` = a restarted control plane has not heard every node yet: a gateway adds this to what it
     has, and takes nothing away.
@@ -36,3 +36,13 @@ class Routes:
     partial: bool = False
     models: tuple[RoutedModel, ...] = ()
     endpoints: tuple[Endpoint, ...] = ()
+
+
+def first_version(epoch: int) -> int:
+    """Below every table of `epoch`, above every table of those before it: 2²⁴ tables an epoch."""
+    return epoch << 24
+
+
+def epoch_of(version: int) -> int:
+    """The epoch of the control plane that made the table."""
+    return version >> 24

@@ -234,11 +234,15 @@ def _service(played: Rehearsal, changed: dict[str, diff.Change]) -> tuple[Servic
 
 
 def _digest(rows: Iterable[Row], catalog: str) -> str:
-    """Over (action, model, count, code, generation): not over times, nodes, suffixes or self-healing."""
-    counts: dict[tuple[str, str, str, str], int] = {}
+    """Over (action, model, count, code, generation, what changes into what).
+
+    Not over times, nodes, suffixes or self-healing. `said` is in it, so that a change somebody else made
+    to the same thing meanwhile makes this another plan.
+    """
+    counts: dict[tuple[str, str, str, str, str], int] = {}
     for row in rows:
         if row.origin == "change":
-            key = (row.symbol, row.model, row.code, row.generation)
+            key = (row.symbol, row.model, row.code, row.generation, row.said)
             counts[key] = counts.get(key, 0) + 1
     text = json.dumps([catalog, *sorted([*key, count] for key, count in counts.items())])
     return hashlib.sha256(text.encode()).hexdigest()

@@ -1,6 +1,7 @@
 """The control plane's parts: what they keep, what they refuse, and what they do when they could not listen."""
 
 import asyncio
+import datetime
 import pathlib
 import subprocess
 import sys
@@ -39,11 +40,38 @@ def test_a_state_directory_has_one_holder(tmp_path: pathlib.Path) -> None:
 
 
 def test_epochs_only_grow(tmp_path: pathlib.Path) -> None:
-    """Each start is above the last one, and above what it was told of."""
-    store = Store(tmp_path)
-    assert (store.next_epoch(), store.next_epoch()) == (1, 2)
-    store.raise_epoch(40)
-    assert store.next_epoch() == 41
+    """Each start is above the last one, above what it was told of, and above the clock's seconds."""
+    store, now = Store(tmp_path), Clock().wall()
+    first = store.next_epoch(now)
+    assert first == int(now.timestamp())
+    assert store.next_epoch(now - datetime.timedelta(days=400)) == first + 1
+    store.raise_epoch(first + 40)
+    assert store.next_epoch(now) == first + 41
+
+
+def test_a_lost_state_directory_is_no_old_epoch(tmp_path: pathlib.Path) -> None:
+    """Who obeyed the one before is commanded by the new one, though it remembers nothing of it."""
+    clock = Clock()
+    old = Store(tmp_path / "old")
+    old.root.mkdir()
+    obeyed = [old.next_epoch(clock.wall()) for _ in range(3)][-1]
+    clock.at += 60
+    (tmp_path / "new").mkdir()
+    assert Store(tmp_path / "new").next_epoch(clock.wall()) > obeyed
+
+
+def test_what_somebody_else_changed_meanwhile_makes_a_plan_stale(tmp_path: pathlib.Path) -> None:
+    """Two people change the same alias: the second one is shown what it would overwrite before it does."""
+    plane = Plane(tmp_path)
+    plane.hears(events.Registered(NODE))
+    plane.call("POST", "/v1/apply", {"files": files("qwen")})
+    mine, theirs = (
+        {**files("qwen"), "qwen.yaml": f"{files('qwen')['qwen.yaml']}aliases: [{x}]\n"} for x in "ab"
+    )
+    expected = plane.call("POST", "/v1/plan", {"files": mine})[1]["digest"]
+    plane.call("POST", "/v1/apply", {"files": theirs})
+    assert plane.call("POST", "/v1/apply", {"files": mine, "expect": expected})[0] == 409
+    assert plane.adoption.number == 2
 
 
 def test_the_roster_comes_back(tmp_path: pathlib.Path) -> None:
@@ -160,6 +188,10 @@ def test_a_fenced_control_plane_orders_nothing(tmp_path: pathlib.Path) -> None:
     plane.loop.decide()
     assert plane.sent == []
     assert plane.call("GET", "/v1/status")[1]["fenced"].startswith("cannot command")
+    status, said = plane.call("POST", "/v1/apply", {"files": files("other")})
+    assert status == 423
+    assert "nothing would follow" in said["error"]["said"]
+    assert plane.adoption.number == 1
 
 
 def test_a_heartbeat_alone_triggers_no_pass(tmp_path: pathlib.Path) -> None:
