@@ -18,7 +18,7 @@ from llmgw.control.loop import Loop
 from llmgw.control.translate import agent_event, gateway_event, order
 from llmgw.fleet import events
 from llmgw.fleet.expiry import Timers
-from llmgw.fleet.routes import Routes
+from llmgw.fleet.routes import Routes, first_version
 from llmgw.fleet.world import Fleet, Gateway
 from llmgw.planning import actions
 from llmgw.planning.desired import Desired
@@ -108,7 +108,7 @@ class Control:
         self.loop = Loop(
             desired=Desired(disk.catalog),
             fleet=_fleet(disk, clock.now),
-            ledger=Ledger(routes=Routes(version=self.epoch << 32)),
+            ledger=Ledger(routes=Routes(version=first_version(self.epoch))),
             timers=timers,
             clock=SimulatedClock(clock),
             chance=clock.chance(f"control/{self.epoch}"),
