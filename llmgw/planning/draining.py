@@ -57,7 +57,9 @@ def _due(view: View, replica: Replica, draining: Draining) -> bool:
         return False
     for gateway in view.fleet.gateways.values():
         silent = view.now - gateway.last_seen >= view.timers.gateway_silent
-        if silent or gateway.acked < draining.version or gateway.in_flight.get(replica.id, 0):
+        # A version above ours is the table of another control plane: that acknowledges nothing.
+        acknowledged = draining.version <= gateway.acked <= view.ledger.routes.version
+        if silent or not acknowledged or gateway.in_flight.get(replica.id, 0):
             return False
     head = replica.shards[0]
     return head is None or head.status.idle is not False

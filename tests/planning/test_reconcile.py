@@ -197,6 +197,15 @@ def test_a_silent_gateway_costs_the_drain_limit() -> None:
     assert kinds(story.after(2).decides()) == ["stop"]
 
 
+def test_a_table_of_another_control_plane_is_no_acknowledgement() -> None:
+    """A gateway that serves by somebody else's table has not heard of our drain."""
+    story = served()
+    story.hears(events.GatewaySeen("gw", 99 << 32))
+    assert kinds(story.adopts(a_catalog()).decides()) == ["drain"]
+    assert kinds(story.after(20).decides()) == []
+    assert kinds(story.gateway().decides()) == ["stop"]
+
+
 def test_a_busy_engine_is_not_stopped() -> None:
     """The engine's own counters have a word too: somebody may use it past the gateway."""
     story = served()
