@@ -5,41 +5,25 @@ Owned by whoever repeats passes (the loop, a rehearsal, a simulated control plan
 was broken off leaves nothing behind.
 """
 
-import bisect
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 
 from llmgw.fleet.expiry import Timers
-from llmgw.fleet.replica import Replica, derive
+from llmgw.fleet.replica import Replica
 from llmgw.fleet.routes import Endpoint
 from llmgw.fleet.shard import ShardKey, ShardSpec
 from llmgw.fleet.world import Fleet, Gateway
-from llmgw.planning.actions import Action
+from llmgw.planning.answers import Answers
 from llmgw.planning.changes import changed
 from llmgw.planning.desired import Desired, Marks
 from llmgw.planning.explain import Explanations
 from llmgw.planning.ledger import Draining, Ledger, Trouble
 from llmgw.planning.needs import Needs
+from llmgw.planning.roll import Roll
 from llmgw.planning.standings import Standings, stand
 from llmgw.planning.stock import Stock
 from llmgw.planning.wants import Wants
-
-
-class Answers:
-    """What one rule answered for each replica; only answers that say something are kept."""
-
-    def __init__(self) -> None:
-        self._said: dict[str, list[Action]] = {}
-
-    def renew(self, asked: Iterable[str], rule: Callable[[str], list[Action]]) -> list[Action]:
-        """Every answer in the order of ids, after asking again for `asked`."""
-        for name in asked:
-            if answer := rule(name):
-                self._said[name] = answer
-            else:
-                self._said.pop(name, None)
-        return [action for name in sorted(self._said) for action in self._said[name]]
 
 
 class Board:
@@ -57,12 +41,7 @@ class Board:
     def _forget(self) -> None:
         self.seen = Fleet()
         self.standings: Standings | None = None
-        self.replicas: dict[str, Replica] = {}
-        self.by_model: dict[str, list[str]] = {}
-        self.ending: set[str] = set()
-        self.coming: set[str] = set()
-        self.hanging: set[str] = set()
-        self.timed: dict[str, tuple[float, ...]] = {}
+        self.roll = Roll()
         self.registered: Mapping[str, float] = {}
         self.wants: Wants | None = None
         self.stock = Stock()
@@ -164,7 +143,7 @@ class Board:
         rebuilt: set[str] = set()
         for key in {**dict.fromkeys(changed(self.seen.shards, fleet.shards)), **dict.fromkeys(self._noted)}:
             self.touched.add(key[0])
-            shard, known = fleet.shards.get(key), self._known(key)
+            shard, known = fleet.shards.get(key), self.roll.known(key)
             gone = known is not None and (shard is None or shard.spec != known)
             if known is not None and gone:
                 self._on_node[known.node].remove(key)
@@ -176,12 +155,6 @@ class Board:
                 arrived.append(shard.spec)
         self._noted.clear()
         return arrived, rebuilt
-
-    def _known(self, key: ShardKey) -> ShardSpec | None:
-        """What this shard was when its replica was last derived."""
-        replica = self.replicas.get(key[0])
-        shard = replica.shards[key[1]] if replica is not None and key[1] < len(replica.shards) else None
-        return shard.spec if shard is not None else None
 
     def _nodes(self, fleet: Fleet) -> list[str]:
         """Nodes that describe themselves otherwise, in order; those that went leave the stock."""
@@ -205,16 +178,25 @@ class Board:
         return rebuilt
 
     def _derive(self, fleet: Fleet, worlds: Mapping[str, int], standings: Standings, now: float) -> None:
-        for name in self.hanging - self.touched if self.moved else ():
-            if self._replica(name, fleet, worlds, standings, now) != self.replicas[name]:
-                self.touched.add(name)
+        """Every replica that may be another one, as it is now."""
+        roll, timers = self.roll, self._timers
+
+        def green(name: str) -> bool:
+            return _green(fleet.gateways, name, now, timers)
+
+        def derived(name: str) -> Replica | None:
+            return roll.derived(name, worlds.get(name), fleet.shards, standings.of, green, now, timers)
+
+        if self.moved:
+            roll.passed(now)
+            self.touched |= {name for name in roll.hanging if derived(name) != roll.replicas[name]}
         for name in sorted(self.touched):
-            old, new = self.replicas.get(name), self._replica(name, fleet, worlds, standings, now)
+            old, new = roll.replicas.get(name), derived(name)
             if old is None and new is not None and self._is_asked_for(new):
                 self.joined[new.model] = self.joined.get(new.model, 0) + 1
             else:
                 self.stale.update(replica.model for replica in (old, new) if replica is not None)
-            self._file(name, old, new, now)
+            roll.put(name, new, now, timers)
 
     def _is_asked_for(self, replica: Replica) -> bool:
         """Whether it is one of those that its model's need would create: it counts, and serves nothing."""
@@ -224,42 +206,6 @@ class Board:
             and replica.phase in ("Fetching", "Starting")
             and replica.generation in want.generations
         )
-
-    def _replica(
-        self, name: str, fleet: Fleet, worlds: Mapping[str, int], standings: Standings, now: float
-    ) -> Replica | None:
-        known = self.replicas.get(name)
-        ranks = worlds.get(name, len(known.shards) if known is not None else 0)
-        keys = [(name, rank) for rank in range(ranks)]
-        present = [fleet.shards[key] for key in keys if key in fleet.shards]
-        if not present:
-            return None
-        green = _green(fleet.gateways, name, now, self._timers)
-        return derive(present, standings.of, green, now, self._timers)
-
-    def _file(self, name: str, old: Replica | None, new: Replica | None, now: float) -> None:
-        if old is not None and (new is None or new.model != old.model):
-            names = self.by_model[old.model]
-            del names[bisect.bisect_left(names, name)]
-            if not names:
-                del self.by_model[old.model]
-        for group in (self.ending, self.coming, self.hanging):
-            group.discard(name)
-        self.timed.pop(name, None)
-        if new is None:
-            self.replicas.pop(name, None)
-            return
-        self.replicas[name] = new
-        if old is None or old.model != new.model:
-            bisect.insort(self.by_model.setdefault(new.model, []), name)
-        if new.phase in ("Failed", "Lost"):
-            self.ending.add(name)
-        elif new.phase in ("Fetching", "Starting"):
-            self.coming.add(name)
-        if new.hangs_on_time:
-            self.hanging.add(name)
-        if instants := _orders_due(new, now, self._timers):
-            self.timed[name] = instants
 
     def _adopt(self, desired: Desired) -> None:
         """The catalog that stands now; every model's need is stale if it is another one."""
@@ -274,7 +220,9 @@ class Board:
         self._all_stale()
 
     def _all_stale(self) -> None:
-        self.stale.update(self.needs.of, self.by_model, self.wants.models if self.wants is not None else ())
+        self.stale.update(
+            self.needs.of, self.roll.by_model, self.wants.models if self.wants is not None else ()
+        )
 
     # --- asked --------------------------------------------------------------------------------
 
@@ -324,14 +272,3 @@ def _green(gateways: Mapping[str, Gateway], replica: str, now: float, timers: Ti
         replica in gateway.green_at and now - gateway.green_at[replica] < timers.evidence
         for gateway in gateways.values()
     )
-
-
-def _orders_due(replica: Replica, now: float, timers: Timers) -> tuple[float, ...]:
-    """The instants after now at which an order of this replica is sent again or given up."""
-    instants: list[float] = []
-    for shard in replica.present:
-        if shard.ordered:
-            instants.append(shard.ordered_at + timers.ack)
-        if not shard.confirmed:
-            instants += (shard.since + timers.ack, shard.since + 3 * timers.ack)
-    return tuple(at for at in instants if at > now)

@@ -53,12 +53,12 @@ class Unplaced:
 class Search:
     """How one model looked for a place: its requests, and the state of the stock in which none was found.
 
-    `full_at` and `stuck_at` are `Stock.grown`: with everything in its place, and with the old replica gone.
+    `full_at` is `Stock.grown`; `stuck_at` is that, and the old replica that could as well have stayed.
     """
 
     requests: tuple[Request, ...]
     full_at: int = -1
-    stuck_at: int = -1
+    stuck_at: tuple[int, str] = (-1, "")
 
 
 class Needs:
@@ -78,8 +78,6 @@ class Needs:
         if need.nothing:
             self.searches.pop(model, None)
             return
-        if model in self.searches:
-            self.searches[model].stuck_at = -1  # another old replica may go first; where it fits is as before
         self.of[model] = need
         if need.create and size_key is not None:
             bisect.insort(self.pending, size_key)

@@ -10,16 +10,17 @@ from collections.abc import Mapping
 from llmgw.fleet.expiry import Timers
 from llmgw.fleet.replica import Replica
 from llmgw.fleet.world import Fleet, Shard
-from llmgw.kit.chance import Chance, suffix
+from llmgw.kit.chance import Chance
 from llmgw.planning import draining, rollout, troubles
 from llmgw.planning.actions import Action, Assign, Drain, Start, Undrain
 from llmgw.planning.board import Board
 from llmgw.planning.changes import changed
 from llmgw.planning.desired import Desired
 from llmgw.planning.ledger import Draining, Ledger
-from llmgw.planning.needs import Needs, Search, Unplaced
-from llmgw.planning.placement import Request, specs
+from llmgw.planning.needs import Needs, Unplaced
+from llmgw.planning.placement import specs
 from llmgw.planning.routes import routes
+from llmgw.planning.seeking import new_id, search_for, swap_for, unplaced_for
 from llmgw.planning.view import View, look
 from llmgw.planning.wake import wake_at
 
@@ -130,11 +131,13 @@ def _needs(view: View) -> Needs:
 
 def _sweep(view: View) -> list[Action]:
     """One failed shard fails its replica: the others wait on collectives that never complete."""
-    return view.board.stops.renew(view.board.asked(view.board.ending), lambda name: _stops_of(view, name))
+    return view.board.stops.renew(
+        view.board.asked(view.board.roll.ending), lambda name: _stops_of(view, name)
+    )
 
 
 def _stops_of(view: View, name: str) -> list[Action]:
-    if name not in view.board.ending or _ends_in_order(view, view.replicas[name]):
+    if name not in view.board.roll.ending or _ends_in_order(view, view.replicas[name]):
         return []
     replica = view.replicas[name]
     return [
@@ -152,11 +155,13 @@ def _ends_in_order(view: View, replica: Replica) -> bool:
 
 def _starts(view: View) -> list[Action]:
     """Workers once every rank holds the weights, rank 0 once every worker is started."""
-    return view.board.starts.renew(view.board.asked(view.board.coming), lambda name: _starts_of(view, name))
+    return view.board.starts.renew(
+        view.board.asked(view.board.roll.coming), lambda name: _starts_of(view, name)
+    )
 
 
 def _starts_of(view: View, name: str) -> list[Action]:
-    if name not in view.board.coming or name in view.ledger.drains:
+    if name not in view.board.roll.coming or name in view.ledger.drains:
         return []
     present = view.replicas[name].present
     actions: list[Action] = [
@@ -209,67 +214,18 @@ def _place_one(
     """
     board, stock = view.board, view.board.stock
     for _, _, model in needs.pending:
-        search = _search(view, needs, model)
+        search = search_for(view, needs, model)
         if search.full_at == stock.grown:
             continue
         for request in search.requests:
             if choice := stock.choose(request, board.pressure):
-                shards = specs(_new_id(view, model, chance), request, choice)
+                shards = specs(new_id(view, model, chance), request, choice)
                 return tuple(Assign(spec, needs.of[model].because) for spec in shards), [], None
         search.full_at = stock.grown
     pending = [model for _, _, model in needs.pending]
-    unplaced = [_unplaced(view, needs, model) for model in pending]
+    unplaced = [unplaced_for(view, needs, model) for model in pending]
     board.explanations.told()
-    return (), unplaced, _swap(view, needs, pending)
-
-
-def _swap(view: View, needs: Needs, pending: list[str]) -> Drain | None:
-    """The first old replica without which its successor would have a place."""
-    board, stock = view.board, view.board.stock
-    for model in pending:
-        search, old = _search(view, needs, model), needs.of[model].swap
-        if not old or search.stuck_at == stock.grown:
-            continue
-        with board.without(view.replicas[old]):
-            fits = any(stock.choose(request, board.pressure) for request in search.requests)
-        if fits:
-            return Drain(old, "no room for its successor beside it: the old one goes first")
-        search.stuck_at = stock.grown
-    return None
-
-
-def _unplaced(view: View, needs: Needs, model: str) -> Unplaced:
-    board, request = view.board, _search(view, needs, model).requests[0]
-    reasons = board.explanations.of(request, board.stock, view.fleet.nodes)
-    return Unplaced(model, request.profile.name, needs.of[model].because, reasons)
-
-
-def _search(view: View, needs: Needs, model: str) -> Search:
-    if model not in needs.searches:
-        needs.searches[model] = Search(_requests(view, model))
-    return needs.searches[model]
-
-
-def _requests(view: View, model: str) -> tuple[Request, ...]:
-    """The model under each of its profiles, in order; first without the nodes where it failed."""
-    if view.board.wants is None:
-        return ()
-    found: list[Request] = []
-    want = view.board.wants.models[model]
-    size = view.board.known_size(want.cache_name) or view.desired.sizes.get(want.cache_name, 0)
-    for generation, profile in want.generations.items():
-        trouble = view.ledger.troubles.get((model, generation))
-        plain = Request(want.model, profile, generation, want.cache_name, size)
-        if trouble is not None and trouble.nodes:
-            found.append(dataclasses.replace(plain, avoid=frozenset(trouble.nodes)))
-        found.append(plain)
-    return tuple(found)
-
-
-def _new_id(view: View, model: str, chance: Chance) -> str:
-    while (name := f"{model}/{suffix(chance)}") in view.replicas:
-        pass
-    return name
+    return (), unplaced, swap_for(view, needs, pending)
 
 
 def _alarms(view: View) -> tuple[str, ...]:

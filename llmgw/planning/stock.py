@@ -52,6 +52,7 @@ class Stock:
 
     def label_keys(self, keys: frozenset[str]) -> None:
         """Labels that profiles ask for from now on; other labels do not tell nodes apart."""
+        self._suiting.clear()
         if keys != self._label_keys:
             self._label_keys = keys
             for node in self.sites:
@@ -94,9 +95,9 @@ class Stock:
     def _count(self, node: str, old: Room | None, new: Room | None) -> None:
         """Siblings and cached weights of one node, by model and by cache name."""
         for model in old.siblings if old else ():
-            del self._apart[model][node]
+            _forget(self._apart, model, node)
         for name in old.cached if old else ():
-            del self._holders[name][node]
+            _forget(self._holders, name, node)
         if new is not None:
             for model, count in new.siblings.items():
                 self._apart.setdefault(model, {})[node] = count
@@ -106,18 +107,28 @@ class Stock:
                     sizes[node] = max(entry.size, sizes.get(node, 0))
 
     def _file(self, node: str) -> None:
-        old, new = self._filed.get(node, {}), self._slots(node)
-        for shelf, (count, slot) in old.items():
-            if new.get(shelf) != (count, slot):
-                slots = self._shelves[shelf][count]
-                del slots[bisect.bisect_left(slots, slot)]
+        """Lay a node on the shelves where it belongs now."""
+        old, new = self._filed.pop(node, {}), self._slots(node)
         for shelf, (count, slot) in new.items():
             if old.get(shelf) != (count, slot):
                 if shelf not in self._shelves:
                     self._shelves[shelf] = {}
                     self._suiting.clear()
                 bisect.insort(self._shelves[shelf].setdefault(count, []), slot)
-        self._filed[node] = new
+        for shelf, (count, slot) in old.items():
+            if new.get(shelf) != (count, slot):
+                self._lift(shelf, count, slot)
+        if new:
+            self._filed[node] = new
+
+    def _lift(self, shelf: Shelf, count: int, slot: Slot) -> None:
+        slots = self._shelves[shelf][count]
+        del slots[bisect.bisect_left(slots, slot)]
+        if not slots:
+            del self._shelves[shelf][count]
+        if not self._shelves[shelf]:
+            del self._shelves[shelf], self._keys[shelf]
+            self._suiting.clear()
 
     def _slots(self, node: str) -> dict[Shelf, tuple[int, Slot]]:
         site = self.sites.get(node)
@@ -173,7 +184,7 @@ class Stock:
     def _in_order(self, request: Request, kind: str) -> Iterator[Site]:
         """Nodes with enough free cards of `kind`, best first."""
         shelves = self._shelves_for(request.profile, kind)
-        counts = {count for shelf in shelves for count, slots in self._shelves[shelf].items() if slots}
+        counts = {count for shelf in shelves for count in self._shelves[shelf]}
         enough = sorted(count for count in counts if count >= request.profile.gpus_per_node)
         apart = self._apart.get(request.model.name, {})
         for level in sorted({0, *apart.values()}):
@@ -201,7 +212,7 @@ class Stock:
                 yield from sorted(equal, key=lambda slot: slot[2] not in holders)
         else:
             if len(holders) <= FEW:
-                filed = (self._filed[node].get(shelf) for node in holders for shelf in shelves)
+                filed = (self._filed.get(node, {}).get(shelf) for node in holders for shelf in shelves)
                 yield from sorted(
                     slot for found in filed if found and found[0] == count for slot in found[1:]
                 )
@@ -216,6 +227,12 @@ class Stock:
         if shelf[0] != CPU or not shelf[1][2] or not slots:
             return slots
         return slots[bisect.bisect_left(slots, (profile.cpu_cores, "", "")) :]
+
+
+def _forget(counts: dict[str, dict[str, int]], name: str, node: str) -> None:
+    del counts[name][node]
+    if not counts[name]:
+        del counts[name]
 
 
 def _suits(breed: Breed, profile: Profile) -> bool:

@@ -22,7 +22,7 @@ def charge(view: View, chance: Chance) -> Ledger:
     delays = Backoff(base=view.timers.backoff_base, cap=view.timers.backoff_cap)
     charged = {name for name in ledger.charged if name in replicas and broke(replicas[name])}
     recalled = _recall(view, troubles, charged, delays, chance)
-    for name in sorted(view.board.ending):
+    for name in sorted(view.board.roll.ending):
         replica = replicas[name]
         key = (replica.model, replica.generation)
         if broke(replica) and name not in charged and name not in ledger.drains:

@@ -44,7 +44,7 @@ class View:
 
     def of_model(self, model: str) -> list[Replica]:
         """The model's replicas in id order."""
-        return [self.replicas[name] for name in self.board.by_model.get(model, ())]
+        return [self.replicas[name] for name in self.board.roll.by_model.get(model, ())]
 
     def reachable(self, node: str) -> bool:
         """Whether an order to the node would arrive now."""
@@ -70,7 +70,7 @@ def look(
         now=now,
         timers=timers,
         standings=standings.of,
-        replicas=board.replicas,
+        replicas=board.roll.replicas,
         heard=standings.heard,
         dark=standings.dark,
         unheard=standings.unheard,

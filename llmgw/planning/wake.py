@@ -23,11 +23,11 @@ def _instants(view: View) -> Iterator[float]:
     for drain in view.ledger.drains.values():
         yield drain.limit
         yield fleet.since + timers.gateway_silent
-    for name in board.hanging:
+    for name in board.roll.hanging:
         for gateway in fleet.gateways.values():
             if name in gateway.green_at:
                 yield gateway.green_at[name] + timers.evidence
-    for instants in board.timed.values():
+    for instants in board.roll.timed.values():
         yield from instants
     for model in board.needs.ripening if view.may_act() else ():
         ripe = board.needs.of[model].ripe_at

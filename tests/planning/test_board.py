@@ -103,13 +103,35 @@ def test_a_pass_asks_only_for_what_changed() -> None:
     done = settle(desired, fleet, ledger, NOW, seeded(1), TIMERS, board)
     settle(desired, done.fleet, done.ledger, NOW, seeded(1), TIMERS, board)
     key, shard = next(iter(done.fleet.shards.items()))
-    before = dict(board.replicas)
+    before = dict(board.roll.replicas)
     version = board.stock.version
     status = dataclasses.replace(shard.status, state="fetching")
     fleet = done.fleet.apply(events.Reported(shard.spec.node, (status,)), NOW)
     settle(desired, fleet, done.ledger, NOW, seeded(1), TIMERS, board)
-    assert [name for name, replica in board.replicas.items() if replica is not before[name]] == [key[0]]
+    assert [name for name, replica in board.roll.replicas.items() if replica is not before[name]] == [key[0]]
     assert board.stock.version == version
+
+
+def test_a_memory_keeps_nothing_that_is_over() -> None:
+    """Days of roll-outs leave a memory as large as the fleet: no instant, model or node of the past stays."""
+    story = Story(*(a_node(f"n{i}") for i in range(3)), catalog=a_catalog(a_model()))
+    for number in range(8):
+        profile = a_profile("p", args=(("threads", number),), node_labels=(("rack", str(number)),))
+        node = a_node(f"r{number}", labels=(("rack", str(number)),))
+        story.registers(node).adopts(a_catalog(a_model(f"m{number}", profiles=("p",)), profiles=[profile]))
+        story.runs()
+        story.after(400).runs()
+        story.hears(events.NodeForgotten(node.id))
+    story.adopts(a_catalog()).runs()
+    story.after(400).decides()
+    board, stock = story.board, story.board.stock
+    assert not board.roll.replicas
+    assert not board.roll.timed
+    assert not any((board.endpoints, board.needs.of, board.needs.searches, stock._apart))
+    assert stock.sites.keys() == story.fleet.nodes.keys() == stock._filed.keys()
+    assert stock._shelves.keys() == stock._keys.keys()
+    assert {kind for kind, _ in stock._shelves} == {"H100", "cpu"}
+    assert len(stock._shelves) == 2
 
 
 def test_evidence_of_the_same_instant_is_seen() -> None:

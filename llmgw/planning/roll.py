@@ -1,0 +1,96 @@
+"""The replicas there are, by model and by what rules ask of them: who ends, who comes up, who hangs on time.
+
+Kept by `planning.board`, which says when a replica has to be derived again.
+"""
+
+import bisect
+from collections.abc import Callable, Mapping
+
+from llmgw.fleet.expiry import Standing, Timers
+from llmgw.fleet.replica import Replica, derive
+from llmgw.fleet.shard import ShardKey, ShardSpec
+from llmgw.fleet.world import Shard
+
+
+class Roll:
+    """Replicas by id. `by_model` holds sorted ids; `timed` the instants at which an order is due again.
+
+    `ending` = failed or lost, `coming` = not up yet, `hanging` = time or evidence alone can change them.
+    """
+
+    def __init__(self) -> None:
+        self.replicas: dict[str, Replica] = {}
+        self.by_model: dict[str, list[str]] = {}
+        self.ending: set[str] = set()
+        self.coming: set[str] = set()
+        self.hanging: set[str] = set()
+        self.timed: dict[str, tuple[float, ...]] = {}
+
+    def known(self, key: ShardKey) -> ShardSpec | None:
+        """What this shard was when its replica was last derived."""
+        replica = self.replicas.get(key[0])
+        shard = replica.shards[key[1]] if replica is not None and key[1] < len(replica.shards) else None
+        return shard.spec if shard is not None else None
+
+    def derived(
+        self,
+        name: str,
+        ranks: int | None,
+        shards: Mapping[ShardKey, Shard],
+        standings: Mapping[str, Standing],
+        green: Callable[[str], bool],
+        now: float,
+        timers: Timers,
+    ) -> Replica | None:
+        """The replica as it is now. `ranks` is how many it has, or None where that is as before."""
+        if ranks is None:
+            ranks = len(self.replicas[name].shards) if name in self.replicas else 0
+        keys = [(name, rank) for rank in range(ranks)]
+        present = [shards[key] for key in keys if key in shards]
+        return derive(present, standings, green(name), now, timers) if present else None
+
+    def put(self, name: str, new: Replica | None, now: float, timers: Timers) -> None:
+        """It is `new` from now on, or gone."""
+        self._drop(name, None if new is None else new.model)
+        if new is None:
+            return
+        if name not in self.replicas:
+            bisect.insort(self.by_model.setdefault(new.model, []), name)
+        self.replicas[name] = new
+        if new.phase in ("Failed", "Lost"):
+            self.ending.add(name)
+        elif new.phase in ("Fetching", "Starting"):
+            self.coming.add(name)
+        if new.hangs_on_time:
+            self.hanging.add(name)
+        if instants := _orders_due(new, now, timers):
+            self.timed[name] = instants
+
+    def passed(self, now: float) -> None:
+        """Forget the instants that are over."""
+        for name in [name for name, instants in self.timed.items() if max(instants) <= now]:
+            del self.timed[name]
+
+    def _drop(self, name: str, model: str | None) -> None:
+        for group in (self.ending, self.coming, self.hanging):
+            group.discard(name)
+        self.timed.pop(name, None)
+        old = self.replicas.get(name)
+        if old is None or old.model == model:
+            return
+        del self.replicas[name]
+        names = self.by_model[old.model]
+        del names[bisect.bisect_left(names, name)]
+        if not names:
+            del self.by_model[old.model]
+
+
+def _orders_due(replica: Replica, now: float, timers: Timers) -> tuple[float, ...]:
+    """The instants after now at which an order of this replica is sent again or given up."""
+    instants: list[float] = []
+    for shard in replica.present:
+        if shard.ordered:
+            instants.append(shard.ordered_at + timers.ack)
+        if not shard.confirmed:
+            instants += (shard.since + timers.ack, shard.since + 3 * timers.ack)
+    return tuple(at for at in instants if at > now)

@@ -1,0 +1,64 @@
+"""How one model looks for a place: what it asks for, why it found none, which old replica is in its way.
+
+The parts of `reconcile`'s one placement a pass; each remembers in `Needs` what holds until the fleet changes.
+"""
+
+import dataclasses
+
+from llmgw.kit.chance import Chance, suffix
+from llmgw.planning.actions import Drain
+from llmgw.planning.needs import Needs, Search, Unplaced
+from llmgw.planning.placement import Request
+from llmgw.planning.view import View
+
+
+def swap_for(view: View, needs: Needs, pending: list[str]) -> Drain | None:
+    """The first old replica without which its successor would have a place."""
+    board, stock = view.board, view.board.stock
+    for model in pending:
+        search, old = search_for(view, needs, model), needs.of[model].swap
+        if not old or search.stuck_at == (stock.grown, old):
+            continue
+        with board.without(view.replicas[old]):
+            fits = any(stock.choose(request, board.pressure) for request in search.requests)
+        if fits:
+            return Drain(old, "no room for its successor beside it: the old one goes first")
+        search.stuck_at = (stock.grown, old)
+    return None
+
+
+def unplaced_for(view: View, needs: Needs, model: str) -> Unplaced:
+    """Why its first profile fits nowhere, node by node."""
+    board, request = view.board, search_for(view, needs, model).requests[0]
+    reasons = board.explanations.of(request, board.stock, view.fleet.nodes)
+    return Unplaced(model, request.profile.name, needs.of[model].because, reasons)
+
+
+def search_for(view: View, needs: Needs, model: str) -> Search:
+    """How the model looks for a place; it is remembered until something changes what it asks for."""
+    if model not in needs.searches:
+        needs.searches[model] = Search(_requests(view, model))
+    return needs.searches[model]
+
+
+def _requests(view: View, model: str) -> tuple[Request, ...]:
+    """The model under each of its profiles, in order; first without the nodes where it failed."""
+    if view.board.wants is None:
+        return ()
+    found: list[Request] = []
+    want = view.board.wants.models[model]
+    size = view.board.known_size(want.cache_name) or view.desired.sizes.get(want.cache_name, 0)
+    for generation, profile in want.generations.items():
+        trouble = view.ledger.troubles.get((model, generation))
+        plain = Request(want.model, profile, generation, want.cache_name, size)
+        if trouble is not None and trouble.nodes:
+            found.append(dataclasses.replace(plain, avoid=frozenset(trouble.nodes)))
+        found.append(plain)
+    return tuple(found)
+
+
+def new_id(view: View, model: str, chance: Chance) -> str:
+    """An id that no replica of the fleet has."""
+    while (name := f"{model}/{suffix(chance)}") in view.replicas:
+        pass
+    return name
