@@ -59,6 +59,7 @@ class Board:
         self._sound = True
         self._timers = Timers()
         self._marks = Marks()
+        self._sizes: Mapping[str, int] = {}
         self._drains: Mapping[str, Draining] = {}
         self._stood: tuple[object, ...] = ()
         self._on_node: dict[str, list[ShardKey]] = {}
@@ -210,6 +211,9 @@ class Board:
     def _adopt(self, desired: Desired) -> None:
         """The catalog that stands now; every model's need is stale if it is another one."""
         catalog = desired.catalog
+        if desired.sizes != self._sizes:
+            self.needs.searches.clear()
+            self._sizes = desired.sizes
         if catalog is (self.wants.catalog if self.wants is not None else None):
             return
         self._all_stale()

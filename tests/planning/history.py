@@ -216,13 +216,15 @@ def another_catalog(day: Day) -> None:
 
 
 def marks(day: Day) -> None:
-    """People cordon, pause and confirm losses."""
+    """People cordon, pause and confirm losses; sources tell their sizes."""
 
     def some(names: list[str]) -> list[str]:
         return [name for name in names if day.chance.random() < 0.2]
 
+    asked = day.desired.catalog.models.values() if day.desired.catalog is not None else ()
     day.desired = dataclasses.replace(
         day.desired,
+        sizes={model.cache_name: day.chance.choice((1, 1 << 33, 1 << 41)) for model in asked},
         marks=Marks(
             dict.fromkeys(some(list(day.fleet.nodes)), "disk"),
             dict.fromkeys(some([f"m{i}" for i in range(6)]), "driver"),
@@ -233,6 +235,6 @@ def marks(day: Day) -> None:
 
 HAPPENINGS: tuple[tuple[Callable[[Day], None], int], ...] = (
     (progresses, 40), (goes_wrong, 4), (fails, 3), (falls_silent_or_speaks, 4), (registers, 5), (fetched, 4),
-    (goes_away, 2), (gateway_speaks, 6), (stalls, 1), (another_catalog, 5), (marks, 2),
+    (goes_away, 2), (gateway_speaks, 6), (stalls, 1), (another_catalog, 5), (marks, 3),
 )  # fmt: skip
 """What may happen, and how often."""
