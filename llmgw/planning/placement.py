@@ -15,6 +15,9 @@ from llmgw.fleet.shard import PORTS_PER_SHARD, Peer, ShardSpec
 from llmgw.kit.units import show_bytes, show_memory
 from llmgw.planning.wants import allows
 
+SOLD_AS = 0.93
+"""A card reports less than it is sold as: 79.2 GiB for 80, 45.0 for 48 with ECC. `gpu.memory` is as sold."""
+
 DISK_RESERVE = 1 << 30
 """Bytes of disk that no download may take: engines write compile caches."""
 CPU = "cpu"
@@ -156,7 +159,7 @@ def usable(room: Room, profile: Profile, kind: str) -> list[Gpu]:
 
 
 def _card_fits(gpu: Gpu, profile: Profile) -> bool:
-    if not allows(profile, gpu.name) or (gpu.memory_total and gpu.memory_total < profile.gpu_memory):
+    if not allows(profile, gpu.name) or (gpu.memory_total and gpu.memory_total < profile.gpu_memory * SOLD_AS):
         return False
     return gpu.memory_total - gpu.foreign >= gpu.memory_total * profile.gpu_memory_utilization
 

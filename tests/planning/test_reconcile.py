@@ -4,6 +4,7 @@ import dataclasses
 
 from llmgw.fleet import events
 from llmgw.fleet.expiry import Timers
+from llmgw.fleet.node import Gpu
 from llmgw.fleet.shard import Failure, ShardStatus
 from llmgw.fleet.world import Fleet
 from llmgw.planning.actions import Assign, Drain, Start, Stop
@@ -59,6 +60,17 @@ def test_what_does_not_fit_says_why_on_every_node() -> None:
         f"n0: 0 GPUs free, 1 needed; {story.ready()[0]} hold the others",
         "n1: 0 GPUs free, 1 needed",
     }
+
+
+def test_memory_of_a_card_is_meant_as_it_is_sold() -> None:
+    """An 80 GiB card reports 79.2: a profile that asks for 80 gets it, and no 48 GiB card."""
+    cards = tuple(Gpu(f"g{i}", "H100", round(size * 2**30)) for i, size in enumerate((45.0, 79.2)))
+    big = a_profile(gpu_memory=80 << 30)
+    story = Story(
+        dataclasses.replace(a_node("n0"), gpus=cards), catalog=a_catalog(a_model(replicas=2), profiles=[big])
+    )
+    story.runs()
+    assert [shard.spec.gpus for shard in story.fleet.shards.values()] == [("g1",)]
 
 
 def test_a_blink_changes_nothing() -> None:
