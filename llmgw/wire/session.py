@@ -16,6 +16,7 @@ from typing import Literal
 import pydantic
 
 from llmgw.kit.chance import Chance, jitter
+from llmgw.wire import bounds
 from llmgw.wire import messages as wire
 
 HEARTBEAT_SHARE = 0.2
@@ -181,12 +182,13 @@ AgentStep = tuple[AgentSession, tuple[AgentOutput, ...]]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ControlSession:
-    """One stream of a peer. `due` is when it must have introduced itself."""
+    """One stream of a peer. `due` is when it must have introduced itself; `node` is who an agent said it is."""
 
     epoch: int
     due: float
     phase: Literal["waiting", "deciding", "joined", "over"] = "waiting"
     agent: bool = True
+    node: tuple[str, str] = ("", "")
 
     def received(self, data: bytes) -> "ControlStep":
         """A message came. One of a kind that this release does not know has no effect."""
@@ -198,11 +200,17 @@ class ControlSession:
             if self.phase == "joined" and error.errors()[0]["type"] == "union_tag_invalid":
                 return self, ()
             return self._end(f"cannot read what the peer said: {_first(error)}")
+        if flaw := bounds.flaw(message):
+            return self.refused(f"cannot believe this {message.kind}: {flaw}")
         match message:
             case wire.Register() | wire.Subscribe():
                 return self._introduced(message)
             case _ if self.phase != "joined":
                 return self._end(f"the peer said {message.kind!r} before it was welcome")
+            case wire.Report(info=info) if info is not None and (info.id, info.name) != self.node:
+                return self.refused(
+                    f"cannot believe this report: {self.node[1]} calls itself {info.name} now"
+                )
             case _ if self._fits(message):
                 return self, (Deliver(message),)
             case _:
@@ -230,13 +238,17 @@ class ControlSession:
             return self._end("the peer introduced itself twice")
         if message.protocol != wire.PROTOCOL:
             return self.refused(_other_protocol("the peer", message.protocol))
+        if isinstance(message, wire.Register) and message.epoch > max(self.epoch, bounds.NEWEST_EPOCH):
+            return self.refused(f"cannot believe this register: epoch {message.epoch} is out of all bounds")
         if isinstance(message, wire.Register) and message.epoch > self.epoch:
             session, outputs = self.refused(
                 f"epoch {message.epoch} commands this node, and this control plane is of epoch {self.epoch}"
             )
             return session, (Outranked(message.epoch), *outputs)
         agent = isinstance(message, wire.Register)
-        return dataclasses.replace(self, phase="deciding", due=math.inf, agent=agent), (Admit(message),)
+        node = (message.info.id, message.info.name) if isinstance(message, wire.Register) else ("", "")
+        session = dataclasses.replace(self, phase="deciding", due=math.inf, agent=agent, node=node)
+        return session, (Admit(message),)
 
     def _fits(self, message: wire.Up) -> bool:
         return isinstance(message, wire.Load | wire.Leave) != self.agent
