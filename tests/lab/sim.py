@@ -21,12 +21,12 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from llmgw.kit.clock import SystemClock
 from tests.lab.command import Outcome
-from tests.sim import world
+from tests.sim import run as sim_run
 from tests.sim.faults import KINDS
 from tests.sim.mutants import MUTANTS, planted
 from tests.sim.oracle import Violation
+from tests.sim.run import Run
 from tests.sim.shrink import shrink
-from tests.sim.world import Run
 
 
 def run(argv: Sequence[str]) -> Outcome:
@@ -62,7 +62,7 @@ def _options(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def _one(seed: int, events: int | None, trace: bool) -> Outcome:
-    found = world.run(seed, events=events, trace=trace)
+    found = sim_run.run(seed, events=events, trace=trace)
     print("\n".join(found.trace))
     return _outcome([found], took=found.took)
 
@@ -98,8 +98,8 @@ def _runs(options: argparse.Namespace) -> Iterator[Run]:
 
 def _lived(seed: int, *, events: int | None, mutant: str | None, forgetful: bool) -> Run:
     with planted(mutant) if mutant else contextlib.nullcontext():
-        found = world.run(seed, events=events)
-        if forgetful and found.digest != world.run(seed, events=events, forgetful=True).digest:
+        found = sim_run.run(seed, events=events)
+        if forgetful and found.digest != sim_run.run(seed, events=events, forgetful=True).digest:
             differs = Violation("memory", "passes that begin from nothing decide otherwise")
             return dataclasses.replace(found, violation=differs)
         return found
@@ -137,7 +137,7 @@ def _mutants(options: argparse.Namespace) -> Outcome:
 def _first_seed(name: str, options: argparse.Namespace) -> int | None:
     with planted(name):
         for seed in range(options.first, options.first + options.seeds):
-            violation = world.run(seed, events=options.events).violation
+            violation = sim_run.run(seed, events=options.events).violation
             if violation is not None:
                 print(f"{name}: seed {seed}: {violation}", flush=True)
                 return seed
@@ -147,7 +147,7 @@ def _first_seed(name: str, options: argparse.Namespace) -> int | None:
 
 def _shrunk(options: argparse.Namespace) -> Outcome:
     seeds = range(options.seeds) if options.seed is None else [options.seed]
-    failed = next((found for seed in seeds if (found := world.run(seed)).violation is not None), None)
+    failed = next((found for seed in seeds if (found := sim_run.run(seed)).violation is not None), None)
     if failed is None:
         return Outcome(False, said="nothing is broken, so there is nothing to shrink")
     small = shrink(failed)

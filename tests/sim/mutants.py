@@ -265,7 +265,6 @@ MUTANTS: dict[str, Mutant] = {
         reconcile,
         "_place_one",
         _gpus_free_when_stopped,
-        rare=True,
     ),
     "failed-holds-nothing": Mutant(
         "a failed shard is forgotten before it is gone", world.Draft, "_reported", _unconfirmed_is_gone

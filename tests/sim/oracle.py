@@ -201,6 +201,7 @@ class Oracle:
         match action:
             case actions.Assign(spec=spec) if spec.key not in self._world.assigned:
                 self._world.assigned.add(spec.key)
+                self._free(spec)
                 if spec.rank == 0:
                     self._backed_off(spec)
                     self._not_doubled(control, spec)
@@ -209,6 +210,12 @@ class Oracle:
                 self._stopped.add(action.key[0])
             case actions.Undrain(replica=replica):
                 self._life.draining.pop(replica, None)
+
+    def _free(self, spec: ShardSpec) -> None:
+        """S3: a card is given away only after its node said that everything on it is gone."""
+        machine = self._world.machines[spec.node]
+        holders = [str(engine) for gpu in spec.gpus for engine in machine.holders(gpu)]
+        self._require(not holders, "S3", f"{spec.replica} gets cards that {', '.join(holders)} still holds")
 
     def _roster(self, control: "Control") -> None:
         missing = sorted(control.roster - self._life.heard)

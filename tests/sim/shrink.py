@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Callable
 
 from tests.sim.faults import Fault
-from tests.sim.world import Run, run
+from tests.sim.run import Run, run
 
 Schedule = tuple[Fault, ...]
 

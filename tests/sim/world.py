@@ -1,31 +1,21 @@
 """One simulated world: machines, agents, gateways, a control plane, and a schedule of faults.
 
-`run(seed)` is the whole of it: safety while faults strike, then every fault ends and the fleet must
-come to rest in the state that the catalog asks for. The real `settle`, `Fleet.apply` and
-`agent.core.step` decide; everything around them is made of `random.Random(seed)`.
+`sim.run` lets it live: safety while faults strike, then every fault ends and the fleet must come to
+rest in the state that the catalog asks for. The real loop, sessions, `settle`, `Fleet` and
+`agent.core.step` decide; everything around them is made of seeded chance.
 """
 
 import collections
-import contextlib
-import dataclasses
 import functools
 import hashlib
-import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from llmgw.agent.core import Launch
 from llmgw.catalog.model import Catalog
 from llmgw.fleet import events
-from llmgw.fleet.expiry import Timers
 from llmgw.fleet.routes import Endpoint, Routes
 from llmgw.fleet.shard import ShardKey
-from llmgw.fleet.world import Fleet
-from llmgw.kit.chance import Chance
-from llmgw.planning import actions, settle
-from llmgw.planning.board import Board
-from llmgw.planning.desired import Desired
-from llmgw.planning.ledger import Ledger
-from llmgw.planning.reconcile import Pass
+from llmgw.planning import actions
 from tests.sim import faults as fault_kinds
 from tests.sim import scenario
 from tests.sim.agents import Agent
@@ -37,25 +27,11 @@ from tests.sim.links import DIRECTIONS, End, Path, Stream
 from tests.sim.machines import Engine, Machine
 from tests.sim.oracle import Oracle, Violation
 from tests.sim.rest import halted, unrest
+from tests.sim.telling import short
 
 HORIZON = 1800.0
 PATIENCE = 3600.0
 """Simulated seconds of faults, and within which a healed world must come to rest."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Run:
-    """What came of one seed. `digest` is of the whole trace; `took` counts faults that had an effect."""
-
-    seed: int
-    faults: tuple[Fault, ...]
-    violation: Violation | None
-    events: int
-    seconds: float
-    took: collections.Counter[str]
-    orders: int
-    digest: str
-    trace: tuple[str, ...]
 
 
 class World:
@@ -367,12 +343,12 @@ class World:
     def heard(self, control: Control, event: events.Event) -> None:
         """An event is about to be applied to the fleet."""
         if not isinstance(event, events.Heartbeat | events.GatewaySeen | events.GatewayArrived):
-            self.note(f"heard {_short(event)}")
+            self.note(f"heard {short(event)}")
         self.oracle.heard(control, event)
 
     def ordered(self, control: Control, action: actions.Action) -> None:
         """An action is about to be dispatched."""
-        self.note(f"order {_short(action)}")
+        self.note(f"order {short(action)}")
         self.oracle.ordered(control, action)
 
     def published(self, routes: Routes) -> None:
@@ -396,81 +372,3 @@ class World:
     def digest(self) -> str:
         """Of everything noted so far."""
         return self._digest.hexdigest()[:16]
-
-
-def run(
-    seed: int,
-    *,
-    plan: tuple[Fault, ...] | None = None,
-    events: int | None = None,
-    trace: bool = False,
-    forgetful: bool = False,
-) -> Run:
-    """Live through one seed, or through another list of faults in the world of that seed.
-
-    A `forgetful` control plane remembers nothing from pass to pass; it must decide the same.
-    """
-    world = World(seed, plan, trace)
-    violation = None
-    try:
-        with _watched(world, forgetful):
-            world.live(events)
-    except Violation as found:
-        violation = found
-    return Run(
-        seed=seed,
-        faults=world.plan,
-        violation=violation,
-        events=world.clock.happened,
-        seconds=world.clock.now,
-        took=world.took,
-        orders=world.oracle.orders,
-        digest=world.digest,
-        trace=tuple(world.trace),
-    )
-
-
-@contextlib.contextmanager
-def _watched(world: World, forgetful: bool) -> Iterator[None]:
-    """Every pass inside `settle` is seen by the oracle before the next one is made."""
-    decide = settle.reconcile
-
-    def watched(
-        desired: Desired,
-        fleet: Fleet,
-        ledger: Ledger,
-        now: float,
-        chance: Chance,
-        timers: Timers,
-        memory: Board,
-    ) -> Pass:
-        known = frozenset(replica for replica, _ in fleet.shards)
-        result = decide(desired, fleet, ledger, now, chance, timers, None if forgetful else memory)
-        world.oracle.passed(result, known)
-        return result
-
-    settle.reconcile = watched
-    logging.disable(logging.ERROR)  # alarms are expected by the thousand
-    try:
-        yield
-    finally:
-        settle.reconcile = decide
-        logging.disable(logging.NOTSET)
-
-
-def _short(event: events.Event | actions.Action) -> str:
-    match event:
-        case events.Registered():
-            told = " ".join(f"{s.replica}:{s.rank}={s.state}" for _, s in event.shards)
-            return f"{event.info.id} registers: {told}"
-        case events.Reported():
-            told = " ".join(f"{s.replica}:{s.rank}={s.state}" for s in event.statuses)
-            return f"{event.node} reports: {told or 'its cache'}"
-        case actions.Assign(spec=spec):
-            return f"assign {spec.replica}:{spec.rank} to {spec.node}: {event.because}"
-        case actions.Start() | actions.Stop():
-            return f"{type(event).__name__.lower()} {event.key[0]}:{event.key[1]} on {event.node}: {event.because}"
-        case actions.Drain() | actions.Undrain():
-            return f"{type(event).__name__.lower()} {event.replica}: {event.because}"
-        case _:
-            return str(event)

@@ -1,0 +1,94 @@
+"""`run(seed)`: one world from its first event to its rest, or to the first invariant that breaks."""
+
+import collections
+import contextlib
+import dataclasses
+import logging
+from collections.abc import Iterator
+
+from llmgw.fleet.expiry import Timers
+from llmgw.fleet.world import Fleet
+from llmgw.kit.chance import Chance
+from llmgw.planning import settle
+from llmgw.planning.board import Board
+from llmgw.planning.desired import Desired
+from llmgw.planning.ledger import Ledger
+from llmgw.planning.reconcile import Pass
+from tests.sim.faults import Fault
+from tests.sim.oracle import Violation
+from tests.sim.world import World
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Run:
+    """What came of one seed. `digest` is of the whole trace; `took` counts faults that had an effect."""
+
+    seed: int
+    faults: tuple[Fault, ...]
+    violation: Violation | None
+    events: int
+    seconds: float
+    took: collections.Counter[str]
+    orders: int
+    digest: str
+    trace: tuple[str, ...]
+
+
+def run(
+    seed: int,
+    *,
+    plan: tuple[Fault, ...] | None = None,
+    events: int | None = None,
+    trace: bool = False,
+    forgetful: bool = False,
+) -> Run:
+    """Live through one seed, or through another list of faults in the world of that seed.
+
+    A `forgetful` control plane remembers nothing from pass to pass; it must decide the same.
+    """
+    world = World(seed, plan, trace)
+    violation = None
+    try:
+        with _watched(world, forgetful):
+            world.live(events)
+    except Violation as found:
+        violation = found
+    return Run(
+        seed=seed,
+        faults=world.plan,
+        violation=violation,
+        events=world.clock.happened,
+        seconds=world.clock.now,
+        took=world.took,
+        orders=world.oracle.orders,
+        digest=world.digest,
+        trace=tuple(world.trace),
+    )
+
+
+@contextlib.contextmanager
+def _watched(world: World, forgetful: bool) -> Iterator[None]:
+    """Every pass inside `settle` is seen by the oracle before the next one is made."""
+    decide = settle.reconcile
+
+    def watched(
+        desired: Desired,
+        fleet: Fleet,
+        ledger: Ledger,
+        now: float,
+        chance: Chance,
+        timers: Timers,
+        memory: Board,
+    ) -> Pass:
+        known = frozenset(replica for replica, _ in fleet.shards)
+        result = decide(desired, fleet, ledger, now, chance, timers, None if forgetful else memory)
+        world.oracle.passed(result, known)
+        return result
+
+    settle.reconcile = watched
+    logging.disable(logging.ERROR)  # alarms are expected by the thousand
+    try:
+        yield
+    finally:
+        settle.reconcile = decide
+        logging.disable(logging.NOTSET)
