@@ -45,6 +45,7 @@ class Peers:
     `on_message(peer, message)` gets everything that a peer says, its Register or Subscribe first;
     Heartbeats come every `heartbeat` seconds, stretched for a large fleet, but never beyond `longest`.
     `on_closed(peer, said)` follows once for every peer that was announced, before any successor is.
+    `objection(peer, message)` says why an introduction cannot be believed beside what is known, or nothing.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class Peers:
         longest: float = 5.0,
         patience: float = 10.0,
         ping: float = 3.0,
+        objection: "Callable[[Peer, wire.Register | wire.Subscribe], str]" = lambda *_: "",
     ) -> None:
         self.outranked = 0
         self._epoch = epoch
@@ -70,6 +72,7 @@ class Peers:
         self._longest = longest
         self._patience = patience
         self._ping = ping
+        self._objection = objection
         self._seq = 0
         self._streams = itertools.count(1)
         self._routes: Routes | None = None
@@ -86,6 +89,8 @@ class Peers:
             said = "this control plane let it go"
             try:
                 said = await self._read(line)
+                if not line.peer.stream:
+                    log.warning("%s was not let in: %s", channel.peer, said)
             finally:
                 self._remove(line, said)
             writer.cancel()
@@ -156,6 +161,9 @@ class Peers:
         peer = _described(message, line.channel.peer, next(self._streams))
         if (rival := await self._living_rival(peer)) is not None:
             await self._do(line, line.session.refused(_taken(peer, rival.peer)))
+            return
+        if said := self._objection(peer, message):
+            await self._do(line, line.session.refused(said))
             return
         for old in self._rivals(peer):
             self._remove(old, f"superseded from {peer.address}")

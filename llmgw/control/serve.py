@@ -25,7 +25,7 @@ from llmgw.control.loop import Loop
 from llmgw.control.peers import Peer, Peers
 from llmgw.control.settling import Pace
 from llmgw.control.store import Known, Roster, Store
-from llmgw.control.translate import agent_event, gateway_event, order
+from llmgw.control.translate import agent_event, claimed_twice, gateway_event, order
 from llmgw.control.trees import Directory, work_tree
 from llmgw.control.watch import Watch
 from llmgw.fleet import events
@@ -152,6 +152,7 @@ class _Plane:
             clock,
             heartbeat=settings.heartbeat,
             longest=settings.timers.unreachable / 3,
+            objection=self._objection,
         )
         self._collecting = Collecting(self._peers.send)
         self._watch = self._watching()
@@ -231,6 +232,9 @@ class _Plane:
 
     def _publish(self, routes: Routes) -> None:
         self._peers.publish(routes)
+
+    def _objection(self, _: Peer, message: messages.Register | messages.Subscribe) -> str:
+        return claimed_twice(message, self._loop.fleet) if isinstance(message, messages.Register) else ""
 
     def _said(self, peer: Peer, message: messages.Up) -> None:
         if isinstance(message, messages.Result):

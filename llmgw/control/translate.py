@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from llmgw.fleet import events
+from llmgw.fleet.world import Fleet
 from llmgw.planning.actions import Action, Assign, Drain, Start, Stop, Undrain
 from llmgw.wire import messages
 
@@ -20,6 +21,20 @@ def agent_event(node: str, message: messages.Up) -> events.Event | None:
             return events.Progressed(node, message.progress)
         case _:
             return None
+
+
+def claimed_twice(register: messages.Register, fleet: Fleet) -> str:
+    """Why a registration cannot be believed: it claims a shard of another node that is connected. Or nothing."""
+    info = register.info
+    for spec, _ in register.shards:
+        known = fleet.shards.get(spec.key)
+        holder = fleet.nodes.get(known.spec.node) if known is not None else None
+        if holder is not None and holder.connected and holder.info.id != info.id:
+            return (
+                f"node {info.name} ({info.id}) is refused: it claims rank {spec.rank} of {spec.replica}, "
+                f"which is on {holder.info.name} ({holder.info.id}); stop the agent that should not have it"
+            )
+    return ""
 
 
 def gateway_event(gateway: str, message: messages.Up) -> events.Event | None:

@@ -34,7 +34,9 @@ class Table:
 
 
 @contextlib.asynccontextmanager
-async def table(epoch: int = 3, limits: Limits | None = None, patience: float = 5.0) -> AsyncIterator[Table]:
+async def table(
+    epoch: int = 3, limits: Limits | None = None, patience: float = 5.0, objection: str = ""
+) -> AsyncIterator[Table]:
     peers = Peers(
         epoch,
         lambda: 7,
@@ -43,6 +45,7 @@ async def table(epoch: int = 3, limits: Limits | None = None, patience: float = 
         SystemClock(),
         patience=patience,
         ping=0.2,
+        objection=lambda *_: objection,
     )
     made = Table(peers)
     async with listening(peers.serve, limits=limits) as (_, made.port):
@@ -343,5 +346,42 @@ def test_stopping() -> None:
             await hear(channel)
         assert [peer.id for peer, _ in fleet.closed] == ["n1"]
         await channel.close()
+
+    asyncio.run(story())
+
+
+def test_an_objection_keeps_a_peer_out(caplog: pytest.LogCaptureFixture) -> None:
+    """Who claims what another one holds hears why, the log has it, and the fleet never hears of it."""
+
+    async def story() -> None:
+        async with table(objection="it claims what gpu-2 holds") as fleet:
+            channel = await agent(fleet.port, "first")
+            assert await hear(channel) == wire.Refused(said="it claims what gpu-2 holds")
+            assert await ended(channel)
+            await channel.close()
+            assert (fleet.heard, fleet.closed) == ([], [])
+
+    asyncio.run(story())
+    assert "was not let in: it claims what gpu-2 holds" in caplog.text
+
+
+def test_a_bad_word_ends_its_own_stream_only() -> None:
+    """The other peers go on, and the bad one hears what was wrong."""
+
+    async def story() -> None:
+        async with table() as fleet:
+            good = await agent(fleet.port, "first", id="n1", name="gpu-1")
+            await hear(good)
+            bad = await connect(HOST, fleet.port, "/agent")
+            register = wire.Register(info=NodeInfo("n2", "gpu-2", ports=(1, 10**12)))
+            await bad.send(wire.encode(register))
+            said = "cannot believe this register: ports 1 to 1000000000000 are none"
+            assert await hear(bad) == wire.Refused(said=said)
+            assert await ended(bad)
+            assert fleet.peers.send("n1", stop)
+            assert await hear(good) == stop(3, 1)
+            for channel in (good, bad):
+                await channel.close()
+            await until(lambda: not list(fleet.peers), "all have gone")
 
     asyncio.run(story())

@@ -153,7 +153,7 @@ def test_gateways_too() -> None:
 
 
 @pytest.mark.parametrize("later", [wire.Report(statuses=(STATUS,), info=INFO), wire.Heartbeat()])
-def test_sound_words_are_heard(later: wire.Message) -> None:
+def test_sound_words_are_heard(later: wire.Report | wire.Heartbeat) -> None:
     """An engine whose flags are negative numbers is as sound as any."""
     assert _joined().received(wire.encode(later))[1] == (Deliver(later),)
 
