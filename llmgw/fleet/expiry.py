@@ -32,6 +32,9 @@ class Timers:
     backoff_cap: float = 300.0
     backoff_reset: float = 300.0
     gateway_silent: float = 15.0
+    scale_window: float = 300.0
+    """A model between its bounds shrinks to the most that was asked for over this long."""
+    scale_every: float = 15.0
     mass_share: float = 0.55
 
 

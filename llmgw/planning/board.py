@@ -18,7 +18,7 @@ from llmgw.planning.answers import Answers
 from llmgw.planning.changes import changed
 from llmgw.planning.desired import Desired, Marks
 from llmgw.planning.explain import Explanations
-from llmgw.planning.ledger import Draining, Ledger, Trouble
+from llmgw.planning.ledger import Draining, Ledger, Scale, Trouble
 from llmgw.planning.needs import Needs
 from llmgw.planning.roll import Roll
 from llmgw.planning.standings import Standings, stand
@@ -52,6 +52,7 @@ class Board:
         self.table: tuple[Endpoint, ...] = ()
         self.tabled: Mapping[str, Draining] = {}
         self.troubles: Mapping[tuple[str, str], Trouble] = {}
+        self.scales: Mapping[str, Scale] = {}
         self.touched: set[str] = set()
         self.stale: set[str] = set()
         self.joined: dict[str, int] = {}

@@ -37,16 +37,26 @@ class Draining:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Scale:
+    """Replicas that an elastic model should have. Since `since` fewer were asked for, `most` at the busiest."""
+
+    count: int
+    since: float
+    most: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Ledger:
     """`charged` are the failed replicas already counted; `recalled` tells per node up to which
     registration its memory of failures was taken over; `lost` are the nodes whose loss was acted on;
-    `routes` is the newest table."""
+    `scales` are the counts between the bounds; `routes` is the newest table."""
 
     troubles: Mapping[tuple[str, str], Trouble] = dataclasses.field(default_factory=dict)
     drains: Mapping[str, Draining] = dataclasses.field(default_factory=dict)
     charged: frozenset[str] = frozenset()
     recalled: Mapping[str, float] = dataclasses.field(default_factory=dict)
     lost: frozenset[str] = frozenset()
+    scales: Mapping[str, Scale] = dataclasses.field(default_factory=dict)
     routes: Routes = dataclasses.field(default_factory=Routes)
 
     def later(self, seconds: float) -> "Ledger":

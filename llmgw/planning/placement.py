@@ -159,7 +159,9 @@ def usable(room: Room, profile: Profile, kind: str) -> list[Gpu]:
 
 
 def _card_fits(gpu: Gpu, profile: Profile) -> bool:
-    if not allows(profile, gpu.name) or (gpu.memory_total and gpu.memory_total < profile.gpu_memory * SOLD_AS):
+    if not allows(profile, gpu.name) or (
+        gpu.memory_total and gpu.memory_total < profile.gpu_memory * SOLD_AS
+    ):
         return False
     return gpu.memory_total - gpu.foreign >= gpu.memory_total * profile.gpu_memory_utilization
 

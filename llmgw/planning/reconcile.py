@@ -11,7 +11,7 @@ from llmgw.fleet.expiry import Timers
 from llmgw.fleet.replica import Replica
 from llmgw.fleet.world import Fleet, Shard
 from llmgw.kit.chance import Chance
-from llmgw.planning import draining, rollout, troubles
+from llmgw.planning import draining, rollout, scaling, troubles
 from llmgw.planning.actions import Action, Assign, Drain, Start, Undrain
 from llmgw.planning.board import Board
 from llmgw.planning.changes import changed
@@ -61,6 +61,7 @@ def reconcile(
     unplaced: list[Unplaced] = []
     placed: tuple[Assign, ...] = ()
     if view.may_act():
+        view = _with(view, scaling.rescale(view))
         needs = _needs(view)
         actions += _sweep(view)
         actions += _starts(view)
@@ -109,10 +110,10 @@ def _needs(view: View) -> Needs:
     blamed = [model for model, _ in changed(board.troubles, view.ledger.troubles)]
     for model in blamed:
         board.needs.searches.pop(model, None)  # other nodes are avoided now
-    stale = board.stale.union(blamed)
+    stale = board.stale.union(blamed, changed(board.scales, view.ledger.scales))
     if board.moved:
         stale.update(board.needs.ripening, (model for model, _ in view.ledger.troubles))
-    board.troubles = view.ledger.troubles
+    board.troubles, board.scales = view.ledger.troubles, view.ledger.scales
     for name, came in board.joined.items():
         need = board.needs.of.get(name)
         left = rollout.joined(need, came) if need is not None and name not in stale else None

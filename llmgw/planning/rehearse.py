@@ -61,7 +61,10 @@ class _Stage:
     ) -> None:
         self.desired, self.ledger, self.now, self.chance = desired, ledger, now, chance
         # Who has not spoken stays unheard: only the places to wait for move with time.
-        self.timers = dataclasses.replace(timers, lost_grace=math.inf)
+        # Nobody's requests are rehearsed: what they ask for by now stays.
+        self.timers = dataclasses.replace(
+            timers, lost_grace=math.inf, scale_window=math.inf, scale_every=math.inf
+        )
         self.ready_nodes = {name for name in fleet.nodes if fleet.standing(name, now, timers) == "Ready"}
         self.fleet = self._heartbeats(fleet, 0.0)
         self.board = Board()

@@ -11,15 +11,11 @@ from llmgw.catalog.model import Model
 from llmgw.fleet.replica import Replica
 from llmgw.planning.ledger import Trouble
 from llmgw.planning.needs import Need
+from llmgw.planning.scaling import wanted
 from llmgw.planning.view import View
 
 SURGE = 1
 """Replicas above the wanted count while a new generation takes over."""
-
-
-def wanted(model: Model) -> int:
-    """How many replicas the model should have now: its lower bound, until signals move it."""
-    return model.scaling.min
 
 
 def leaving(view: View, model: str) -> Need:
@@ -44,7 +40,7 @@ def need(view: View, model: Model, generations: Collection[str]) -> Need:
     fresh = [replica for replica in counted if replica.generation in generations]
     stale = [r for r in counted if r.generation not in generations] if len(fresh) < len(counted) else []
     draining = [replica for replica in mine if replica.id in drains] if drains else []
-    count = wanted(model)
+    count = wanted(view, model)
     back = _undrain(view, draining, generations, fresh, stale, count)
     have = len(fresh) + sum(replica.generation in generations for replica, _ in back)
     running = len(counted) + sum(not drains[replica.id].stop_sent for replica in draining)

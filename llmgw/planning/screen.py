@@ -9,7 +9,7 @@ from llmgw.fleet.inventory import rooms
 from llmgw.fleet.replica import Replica
 from llmgw.fleet.shard import Progress
 from llmgw.planning.needs import Unplaced
-from llmgw.planning.rollout import wanted
+from llmgw.planning.scaling import wanted
 from llmgw.planning.view import View
 
 
@@ -111,7 +111,7 @@ def _short_of(view: View, model: str) -> int:
         for r in view.of_model(model)
         if r.phase not in ("Failed", "Lost") and r.id not in view.ledger.drains
     ]
-    return max(0, wanted(catalog.models[model]) - len(alive))
+    return max(0, wanted(view, catalog.models[model]) - len(alive))
 
 
 def _replica_row(view: View, replica: Replica) -> ReplicaRow:
@@ -212,7 +212,7 @@ def model_rows(view: View) -> tuple[ModelRow, ...]:
         ModelRow(
             model=name,
             ready=sum(r.serves and r.id not in view.ledger.drains for r in view.of_model(name)),
-            wanted=wanted(model),
+            wanted=wanted(view, model),
             aliases=model.aliases,
             fallbacks=model.fallbacks,
             place=str(catalog.place(f"model/{name}") or ""),
@@ -232,8 +232,8 @@ def outstanding(view: View) -> tuple[str, ...]:
         current = catalog.generations(model)
         fresh = [r for r in view.of_model(name) if r.generation in current and r.id not in view.ledger.drains]
         ready = sum(r.phase == "Ready" for r in fresh)
-        if ready < wanted(model) and name not in view.desired.marks.paused:
-            lines.append(f"{name}: {ready} of {wanted(model)} ready")
+        if ready < wanted(view, model) and name not in view.desired.marks.paused:
+            lines.append(f"{name}: {ready} of {wanted(view, model)} ready")
     for replica in view.replicas.values():
         model_now = catalog.models.get(replica.model)
         current = catalog.generations(model_now) if model_now is not None else {}

@@ -1,5 +1,6 @@
 """When time alone will change the answer, so that the loop sleeps exactly and a test jumps exactly."""
 
+import math
 from collections.abc import Iterator
 
 from llmgw.planning.troubles import proved_at
@@ -8,13 +9,15 @@ from llmgw.planning.view import View
 
 def wake_at(view: View) -> float | None:
     """The next instant after now at which a pass could decide otherwise, or None."""
-    return min((at for at in _instants(view) if at > view.now), default=None)
+    return min((at for at in _instants(view) if view.now < at < math.inf), default=None)
 
 
 def _instants(view: View) -> Iterator[float]:
     fleet, timers, board = view.fleet, view.timers, view.board
     if board.standings is not None:
         yield board.standings.turns_at
+    if board.wants is not None and board.wants.elastic and fleet.gateways:
+        yield view.now + timers.scale_every
     for (model, generation), trouble in view.ledger.troubles.items():
         yield trouble.until
         for replica in view.of_model(model):

@@ -32,6 +32,11 @@ class Wants:
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
         self.models = {name: _want(catalog, model) for name, model in sorted(catalog.models.items())}
+        self.elastic = {
+            name: want.model
+            for name, want in self.models.items()
+            if want.model.scaling.min < want.model.scaling.max
+        }
         self.routed = tuple(
             RoutedModel(want.model.name, want.model.aliases, want.model.fallbacks)
             for want in self.models.values()

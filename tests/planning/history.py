@@ -7,7 +7,7 @@ import dataclasses
 import random
 from collections.abc import Callable, Iterator
 
-from llmgw.catalog.model import Catalog, Profile
+from llmgw.catalog.model import Catalog, Profile, Scaling
 from llmgw.fleet import events
 from llmgw.fleet.expiry import Timers
 from llmgw.fleet.lifecycle import NEXT
@@ -20,7 +20,15 @@ from tests.planning.fleets import NOW, machine, registered
 from tests.planning.story import a_catalog, a_model, a_profile
 
 TIMERS = Timers(
-    unreachable=3.0, lost=12.0, place_grace=2.0, lost_grace=12.0, min_ready=1.0, ack=2.0, backoff_reset=20.0
+    unreachable=3.0,
+    lost=12.0,
+    place_grace=2.0,
+    lost_grace=12.0,
+    min_ready=1.0,
+    scale_window=6.0,
+    scale_every=1.0,
+    ack=2.0,
+    backoff_reset=20.0,
 )
 KINDS = ("H100", "A100", "L4")
 LIKELY: dict[str, tuple[str, ...]] = {
@@ -82,6 +90,7 @@ class Day:
             a_model(
                 f"m{i}",
                 replicas=chance.choice((0, 1, 1, 2, 4)),
+                **chance.choice(({}, {"scaling": Scaling(1, 4, 2)})),
                 profiles=[f"p{j}" for j in chance.sample(range(4), chance.choice((1, 1, 2)))],
             )
             for i in range(chance.randint(0, 6))
@@ -191,6 +200,7 @@ def gateway_speaks(day: Day) -> None:
         version,
         tuple((replica, day.chance.randint(0, 1)) for replica in some),
         tuple((replica, day.chance.uniform(0.0, 40.0)) for replica in some),
+        tuple((f"m{number}", day.chance.randint(0, 5)) for number in range(3)),
     )
     day.hears(day.chance.choice((seen, seen, events.GatewayForgotten(name))))
 

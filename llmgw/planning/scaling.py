@@ -1,0 +1,65 @@
+"""How many replicas a model should have between its bounds: what its requests ask for. A step of `reconcile`.
+
+Up at once; down only to the most that was asked for over a whole window, so that a lull costs nobody a
+load time. Signals that are stale (no gateway, or a silent one) hold the count: absence is no load of 0.
+"""
+
+import dataclasses
+import math
+from collections import Counter
+from collections.abc import Mapping
+
+from llmgw.catalog.model import Model
+from llmgw.planning.ledger import Ledger, Scale
+from llmgw.planning.view import View
+
+
+def wanted(view: View, model: Model) -> int:
+    """How many replicas the model should have now."""
+    bounds, scale = model.scaling, view.ledger.scales.get(model.name)
+    return bounds.min if scale is None else max(bounds.min, min(scale.count, bounds.max))
+
+
+def rescale(view: View) -> Ledger:
+    """The ledger with the counts that the requests of this instant ask for."""
+    board, ledger = view.board, view.ledger
+    elastic = board.wants.elastic if board.wants is not None else {}
+    if not elastic and not ledger.scales:
+        return ledger
+    if not board.moved and ledger.scales is board.scales and ledger.scales.keys() == elastic.keys():
+        return ledger
+    loads = _loads(view)
+    scales = {name: _scale(view, model, loads) for name, model in elastic.items()}
+    return ledger if scales == ledger.scales else dataclasses.replace(ledger, scales=scales)
+
+
+def _scale(view: View, model: Model, loads: Mapping[str, int] | None) -> Scale:
+    bounds, old = model.scaling, view.ledger.scales.get(model.name)
+    if old is None:
+        # After a restart what is there stays until signals say otherwise.
+        there = sum(r.phase not in ("Failed", "Lost") for r in view.of_model(model.name))
+        old = Scale(max(bounds.min, min(there, bounds.max)), view.now, 0)
+    count = max(bounds.min, min(old.count, bounds.max))
+    if loads is None:
+        return Scale(count, view.now, 0)
+    asked = math.ceil(loads.get(model.name, 0) / bounds.target_in_flight)
+    asked = max(bounds.min, min(asked, bounds.max))
+    if asked >= count:
+        return Scale(asked, view.now, 0)
+    most = min(max(asked, old.most), count)
+    if view.now >= old.since + view.timers.scale_window:
+        return Scale(most, view.now, 0 if asked == most else asked)
+    return Scale(count, old.since, most)
+
+
+def _loads(view: View) -> Mapping[str, int] | None:
+    """Requests in flight and waiting, by model; None while not every gateway tells."""
+    gateways = view.fleet.gateways.values()
+    if not gateways or any(view.now - g.last_seen >= view.timers.gateway_silent for g in gateways):
+        return None
+    loads: Counter[str] = Counter()
+    for gateway in gateways:
+        loads.update(gateway.queued)
+        for replica, count in gateway.in_flight.items():
+            loads[replica.rpartition("/")[0]] += count
+    return loads
