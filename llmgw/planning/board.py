@@ -20,6 +20,7 @@ from llmgw.planning.desired import Desired, Marks
 from llmgw.planning.explain import Explanations
 from llmgw.planning.ledger import Draining, Ledger, Scale, Trouble
 from llmgw.planning.needs import Needs
+from llmgw.planning.quarantine import quarantined
 from llmgw.planning.roll import Roll
 from llmgw.planning.standings import Standings, stand
 from llmgw.planning.stock import Stock
@@ -32,7 +33,7 @@ class Board:
     `touched` are the replicas that are other than in the last pass, or drain otherwise; `moved` = the
     clock or a node or a gateway did, so that whatever hangs on time or reach is asked again. `stale` are
     models whose need has to be worked out again; those to which only replicas came that begin to come up
-    are in `joined`.
+    are in `joined`. `cordoned` says why a node takes nothing new: people's marks and quarantine.
     """
 
     def __init__(self) -> None:
@@ -43,6 +44,7 @@ class Board:
         self.standings: Standings | None = None
         self.roll = Roll()
         self.registered: Mapping[str, float] = {}
+        self.cordoned: Mapping[str, str] = {}
         self.wants: Wants | None = None
         self.stock = Stock()
         self.needs = Needs()
@@ -81,17 +83,18 @@ class Board:
         self._sound, self._timers = False, timers
         waited = self.standings is not None and bool(self.standings.unheard)
         self._adopt(desired)
+        cordoned = {**quarantined(ledger.troubles, now, timers), **desired.marks.cordoned}
         standings, turned = self._stand(desired.marks, fleet, ledger, now)
         for name in turned:
             self.touched.update(replica for replica, _ in self._on_node.get(name, ()))
-        worlds = self._take_in(desired.marks, fleet, standings, turned)
+        worlds = self._take_in(cordoned, fleet, standings, turned)
         self.touched.update(changed(self._drains, ledger.drains))
         self._drains = ledger.drains
         self._derive(fleet, worlds, standings, now)
         if desired.marks.paused != self._marks.paused or bool(standings.unheard) != waited:
             self._all_stale()
         self.seen, self.standings = fleet, standings
-        self._marks = desired.marks
+        self._marks, self.cordoned = desired.marks, cordoned
         return standings
 
     def rest(self, *, acted: bool) -> None:
@@ -119,7 +122,7 @@ class Board:
         return new, sorted(name for name in names if new.of.get(name) != was.get(name))
 
     def _take_in(
-        self, marks: Marks, fleet: Fleet, standings: Standings, turned: Iterable[str]
+        self, cordoned: Mapping[str, str], fleet: Fleet, standings: Standings, turned: Iterable[str]
     ) -> dict[str, int]:
         """Rooms after what changed on nodes and shards. Returns how many ranks the touched replicas have."""
         worlds: dict[str, int] = {}
@@ -127,13 +130,12 @@ class Board:
         rebuilt = dict.fromkeys([*self._nodes(fleet), *(emptied & fleet.nodes.keys())])
         for name in rebuilt:
             specs = [fleet.shards[key].spec for key in self._on_node.get(name, ())]
-            cordoned = marks.cordoned.get(name, "")
-            self.stock.put(fleet.nodes[name].info, specs, standings.of[name], cordoned)
+            self.stock.put(fleet.nodes[name].info, specs, standings.of[name], cordoned.get(name, ""))
         restood = set(turned)
-        if marks.cordoned != self._marks.cordoned:
-            restood |= marks.cordoned.keys() | self._marks.cordoned.keys()
+        if cordoned != self.cordoned:
+            restood |= cordoned.keys() | self.cordoned.keys()
         for name in (restood - rebuilt.keys()) & self.stock.sites.keys():
-            self.stock.stand(name, standings.of[name], marks.cordoned.get(name, ""))
+            self.stock.stand(name, standings.of[name], cordoned.get(name, ""))
         for spec in arrived:
             if spec.node not in rebuilt:
                 self.stock.take(spec)

@@ -71,6 +71,7 @@ class _Stage:
         self.steps: list[Step] = []
 
     def run(self) -> Rehearsal:
+        self._finish_what_is_under_way()
         first = self._settle()
         before = _ready(self.ledger) if self.ledger.routes.endpoints else _ready(first.ledger)
         lowest = dict(before)
@@ -98,6 +99,33 @@ class _Stage:
             ledger=self.ledger,
         )
 
+    def _finish_what_is_under_way(self) -> None:
+        """Orders that were sent before succeed like those that are rehearsed."""
+        said: dict[str, list[ShardStatus]] = {}
+        arriving: dict[str, list[ShardSpec]] = {}
+        for key, shard in self.fleet.shards.items():
+            node, status = shard.spec.node, shard.status
+            if node not in self.ready_nodes:
+                continue
+            if status.state == "stopping" or shard.ordered == "stop":
+                said.setdefault(node, []).append(dataclasses.replace(status, state="gone"))
+            elif status.state in ("starting", "started") or shard.ordered == "start":
+                said.setdefault(node, []).append(self._reports(key, "ready")[1])
+            elif status.state in ("assigned", "fetching"):
+                arriving.setdefault(node, []).append(shard.spec)
+                said.setdefault(node, []).append(dataclasses.replace(status, state="held"))
+        self._hear(said, arriving)
+
+    def _hear(self, said: Mapping[str, list[ShardStatus]], arriving: Mapping[str, list[ShardSpec]]) -> None:
+        """The nodes report, with the weights that arrived for new shards."""
+        reports = [
+            events.Reported(
+                node, tuple(said[node]), self._holding(node, arriving[node]) if node in arriving else None
+            )
+            for node in said
+        ]
+        self.fleet = self._heartbeats(self.fleet.after(reports, self.now), 0.0)
+
     def _settle(self) -> Settled:
         return settle(self.desired, self.fleet, self.ledger, self.now, self.chance, self.timers, self.board)
 
@@ -112,13 +140,7 @@ class _Stage:
                 arriving.setdefault(action.spec.node, []).append(action.spec)
             for node, status in self._succeed(action):
                 said.setdefault(node, []).append(status)
-        reports = [
-            events.Reported(
-                node, tuple(said[node]), self._holding(node, arriving[node]) if node in arriving else None
-            )
-            for node in said
-        ]
-        self.fleet = self.fleet.after(reports, self.now)
+        self._hear(said, arriving)
         seen = [events.GatewaySeen(name, self.ledger.routes.version) for name in self.fleet.gateways]
         self.fleet = self._heartbeats(self.fleet.after(seen, self.now), 0.0)
 

@@ -5,7 +5,7 @@ generation goes only when the new one has proved itself, or when there is no roo
 """
 
 import dataclasses
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from llmgw.catalog.model import Model
 from llmgw.fleet.replica import Replica
@@ -45,8 +45,9 @@ def need(view: View, model: Model, generations: Collection[str]) -> Need:
     have = len(fresh) + sum(replica.generation in generations for replica, _ in back)
     running = len(counted) + sum(not drains[replica.id].stop_sent for replica in draining)
     room_above = count + (SURGE if running > len(fresh) else 0) - running
-    trouble = _worst(view, model, generations)
-    held_back = bool(back) or _must_wait(view, mine, trouble)
+    troubles = [t for g in generations if (t := view.ledger.troubles.get((model.name, g))) is not None]
+    trouble = max(troubles, key=lambda trouble: trouble.at, default=None)
+    held_back = bool(back) or _must_wait(view, mine, troubles)
     return Need(
         create=0 if held_back else max(0, min(count - have, room_above)),
         have=have,
@@ -89,27 +90,41 @@ def _drain(view: View, fresh: list[Replica], stale: list[Replica], count: int) -
         return ()
     leave: list[tuple[str, str]] = []
     settled = [replica for replica in fresh if _settled(view, replica)]
-    serving = len(settled) + sum(replica.serves for replica in stale)
-    enough = min(count, len(settled)) == count
-    for replica in sorted(stale, key=lambda r: (r.serves, r.id)):
+    enough = len(settled) >= count
+    serving, heard = _serving((*settled, *stale))
+    for replica in sorted(stale, key=_least_use):
         if not replica.serves and (replica.phase != "Unknown" or enough):
             leave.append((replica.id, f"generation {replica.generation[:6]} is superseded"))
-        elif replica.serves and (enough or serving - 1 >= count):
+        elif replica.serves and (enough or _spared(replica, serving, heard, count)):
             why = (
                 "replaced and its successor is ready" if settled else f"superseded, and {count} others serve"
             )
             leave.append((replica.id, f"generation {replica.generation[:6]} is {why}"))
-            serving -= 1
-    serving_fresh = sum(replica.serves for replica in fresh)
+            serving, heard = serving - 1, heard - (replica.phase == "Ready")
     excess = len(fresh) - count
-    for replica in sorted(fresh, key=lambda r: (r.serves, -r.since, r.id)):
-        if excess <= 0:
-            break
-        if not replica.serves or serving_fresh > count:
-            serving_fresh -= replica.serves
-            excess -= 1
+    serving, heard = _serving(fresh)
+    for replica in sorted(fresh, key=lambda r: (*_least_use(r)[:2], -r.since, r.id)):
+        if excess > 0 and (not replica.serves or _spared(replica, serving, heard, count)):
             leave.append((replica.id, f"{count} wanted, this is one more"))
+            excess -= 1
+            serving, heard = serving - replica.serves, heard - (replica.phase == "Ready")
     return tuple(leave)
+
+
+def _serving(replicas: Iterable[Replica]) -> tuple[int, int]:
+    """How many clients are sent to, and how many of them have a node that speaks."""
+    serving = [replica for replica in replicas if replica.serves]
+    return len(serving), sum(replica.phase == "Ready" for replica in serving)
+
+
+def _least_use(replica: Replica) -> tuple[bool, bool, str]:
+    """Who goes first: what serves nobody, then what nobody hears of, then by name."""
+    return (replica.serves, replica.phase == "Ready", replica.id)
+
+
+def _spared(replica: Replica, serving: int, heard: int, count: int) -> bool:
+    """Whether enough serve without it. One that is heard is not given up for one that is not."""
+    return serving - 1 >= count and (replica.phase != "Ready" or heard - 1 >= count)
 
 
 def _undrain(
@@ -140,16 +155,11 @@ def _undrain(
     return back
 
 
-def _must_wait(view: View, mine: list[Replica], trouble: Trouble | None) -> bool:
-    """Back-off; and while a node is unheard, what a Ready replica serves would only be doubled."""
-    if trouble is not None and view.now < trouble.until:
+def _must_wait(view: View, mine: list[Replica], troubles: Iterable[Trouble]) -> bool:
+    """Back-off, of whichever profile; and while a node is unheard, what a Ready replica serves would only be doubled."""
+    if any(view.now < trouble.until for trouble in troubles):
         return True
     return bool(view.unheard) and any(replica.serves for replica in mine)
-
-
-def _worst(view: View, model: Model, generations: Collection[str]) -> Trouble | None:
-    found = [t for g in generations if (t := view.ledger.troubles.get((model.name, g))) is not None]
-    return max(found, key=lambda trouble: trouble.failures, default=None)
 
 
 def _swap(

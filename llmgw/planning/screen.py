@@ -194,7 +194,7 @@ def node_rows(view: View) -> tuple[NodeRow, ...]:
                 if info.engines is None
                 else tuple(f"{e.name} {e.version}".strip() for e in info.engines),
                 shards=len(view.fleet.on_node(name)),
-                cordoned=view.desired.marks.cordoned.get(name, ""),
+                cordoned=view.board.cordoned.get(name, ""),
                 address=info.address,
                 build=info.build,
                 warnings=info.warnings,

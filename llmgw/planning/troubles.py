@@ -89,6 +89,8 @@ def _recall(
         if view.ledger.recalled.get(name) == node.since:
             continue
         for failure in node.failures:
+            if failure.age > delays.cap * (1 + delays.share) + view.timers.backoff_reset:
+                continue  # its delay is over, and what it says of a start today is nothing
             key, at = (failure.model, failure.generation), node.since - failure.age
             known = troubles.get(key, Trouble(0, at, failure.reason, at=at))
             if known.failures >= failure.count:

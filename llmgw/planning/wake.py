@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 
+from llmgw.planning.quarantine import ends_at
 from llmgw.planning.troubles import proved_at
 from llmgw.planning.view import View
 
@@ -20,6 +21,7 @@ def _instants(view: View) -> Iterator[float]:
         yield view.now + timers.scale_every
     for (model, generation), trouble in view.ledger.troubles.items():
         yield trouble.until
+        yield ends_at(trouble, timers)
         for replica in view.of_model(model):
             if replica.generation == generation and replica.phase == "Ready":
                 yield proved_at(view, replica, trouble)
