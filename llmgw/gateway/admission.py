@@ -1,7 +1,7 @@
 """What a request is, before anything is done about it: refused, answered here, or sent on.
 
-Called by `gateway.front` for each request that was received whole; `gateway.exchange` carries out
-what is to be sent on. Everything that is not named here does not exist: an engine's control routes
+Called by `gateway.front` for each request that was received whole, step by step where its body is
+large; `gateway.exchange` carries out what is to be sent on. Everything that is not named here does not exist: an engine's control routes
 cannot be reached, however they are spelled.
 """
 
@@ -11,7 +11,8 @@ from urllib.parse import unquote
 
 from llmgw.gateway import answers
 from llmgw.gateway.answers import Refusal
-from llmgw.gateway.body import Body, NotReadable, read
+from llmgw.gateway.body import Body, NotReadable, reading
+from llmgw.gateway.outline import Steps
 from llmgw.routing.table import RoutingTable
 
 MODELS = "/v1/models"
@@ -44,8 +45,8 @@ class Listed:
 
 def admit(
     method: bytes, target: bytes, headers: Mapping[bytes, bytes], raw: bytes, table: RoutingTable
-) -> Refusal | Listed | Forward:
-    """Decide about one request. Header names in lower case; the query of `target` ends here."""
+) -> Steps[Refusal | Listed | Forward]:
+    """Decide about one request, in steps of a few milliseconds. Header names in lower case; the query of `target` ends here."""
     path = target.partition(b"?")[0].decode("latin-1")
     if path == MODELS or path.startswith(f"{MODELS}/"):
         return _listing(method, unquote(path[len(MODELS) + 1 :]), table)
@@ -54,7 +55,7 @@ def admit(
     if method != b"POST":
         return _wrong_method(path, "POST")
     try:
-        body = read(raw)
+        body = yield from reading(raw)
     except NotReadable as error:
         return Refusal(400, f"cannot read the request: {error}", "invalid_body")
     route = table.route(body.model)

@@ -2,7 +2,8 @@
 
 `gateway.serve` makes one `Front` and listens with `Front.connection`. What is to be sent on becomes
 an `Exchange`; everything else is answered here. A connection is read for as long as it lives, so a
-client that leaves is noticed whatever its request is waiting for.
+client that leaves is noticed whatever its request is waiting for. A large body is read in steps, one
+body at a time: however it is made, other requests wait for one step of it and no more.
 """
 
 import asyncio
@@ -13,12 +14,15 @@ from typing import cast
 from llmgw.gateway import answers
 from llmgw.gateway.admission import MODELS, PATHS, Forward, Listed, admit
 from llmgw.gateway.answers import Refusal
+from llmgw.gateway.body import AT_ONCE
 from llmgw.gateway.exchange import Desk, Exchange
 from llmgw.gateway.metrics import OTHER
+from llmgw.gateway.outline import Steps, to_end
 from llmgw.gateway.receive import Expected, Limits, Receiver, Request
 
 NEVER = float("inf")
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+Order = Refusal | Listed | Forward
 
 
 class Front:
@@ -29,6 +33,7 @@ class Front:
         self.limits = limits
         self.stopping = False
         self.connections: set[Connection] = set()
+        self.reading = asyncio.Lock()
         self._ids = map(f"{mark}-{{:x}}".format, itertools.count(1))
 
     def connection(self) -> "Connection":
@@ -72,6 +77,7 @@ class Connection(asyncio.Protocol):
         self._receiver = Receiver(front.limits)
         self._waiting: collections.deque[Request | Refusal] = collections.deque()
         self._exchange: Exchange | None = None
+        self._reading: asyncio.Task[None] | None = None
         self._request_keep = True
         self._serving = False
         self._closing = False
@@ -82,7 +88,11 @@ class Connection(asyncio.Protocol):
     @property
     def busy(self) -> bool:
         """Whether a request is under way, or an answer is not yet taken."""
-        return self._exchange is not None or self._transport.get_write_buffer_size() > 0
+        return self._under_way or self._transport.get_write_buffer_size() > 0
+
+    @property
+    def _under_way(self) -> bool:
+        return self._exchange is not None or self._reading is not None
 
     @property
     def keep(self) -> bool:
@@ -105,7 +115,7 @@ class Connection(asyncio.Protocol):
         for received in self._receiver.feed(data):
             if not isinstance(received, Expected):
                 self._waiting.append(received)
-            elif self._receiver.stage == "body" and self._exchange is None and not self._waiting:
+            elif self._receiver.stage == "body" and not self._under_way and not self._waiting:
                 self._transport.write(CONTINUE)
         self._serve()
         if self._receiver.stage != before:
@@ -119,7 +129,7 @@ class Connection(asyncio.Protocol):
         if self._serving:
             return
         self._serving = True
-        while self._waiting and self._exchange is None and not self._closing:
+        while self._waiting and not self._under_way and not self._closing:
             self._begin(self._waiting.popleft())
         self._serving = False
 
@@ -133,14 +143,26 @@ class Connection(asyncio.Protocol):
             said = "cannot take a new request: this gateway is stopping (connect again)"
             self._answer(received, Refusal(503, said, "stopping", 1.0))
             return
-        order = admit(received.method, received.target, received.headers, received.body, table)
+        steps = admit(received.method, received.target, received.headers, received.body, table)
+        if len(received.body) <= AT_ONCE:
+            self._go(received, to_end(steps))
+        else:
+            self._reading = self._front.desk.tasks.start("read a body", self._read(received, steps))
+
+    async def _read(self, request: Request, steps: Steps[Order]) -> None:
+        async with self._front.reading:
+            order = await _paced(steps)
+        self._reading = None
+        self._go(request, order)
+
+    def _go(self, request: Request, order: Order) -> None:
         if isinstance(order, Forward):
             self._exchange = Exchange(self._front.desk, self, order, self._front.next_id())
             if self._stalled_at != NEVER:
                 self._exchange.pause()
             self._exchange.start()
         else:
-            self._answer(received, order)
+            self._answer(request, order)
 
     def _answer(self, request: Request, answer: Refusal | Listed) -> None:
         """Answer here."""
@@ -203,6 +225,12 @@ class Connection(asyncio.Protocol):
         if self._exchange is not None:
             exchange, self._exchange = self._exchange, None
             exchange.client_left()
+        self._read_no_further()
+
+    def _read_no_further(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+            self._reading = None
 
     # --- called by the exchange -----------------------------------------------------------------
 
@@ -233,7 +261,7 @@ class Connection(asyncio.Protocol):
             self.abort()
         elif self._exchange is not None:
             self._exchange.sweep(now)
-        elif now >= self._deadline:
+        elif self._reading is None and now >= self._deadline:
             self._overdue()
 
     def _overdue(self) -> None:
@@ -247,6 +275,9 @@ class Connection(asyncio.Protocol):
         self._waiting.clear()
         if self._exchange is not None:
             self._exchange.cut(said)
+        elif self._reading is not None:
+            self._read_no_further()
+            self._linger(Refusal(503, f"cannot answer this request: {said}", "stopping", 1.0))
 
     def close(self) -> None:
         """End the connection: in good order if nothing is under way."""
@@ -258,6 +289,17 @@ class Connection(asyncio.Protocol):
     def abort(self) -> None:
         """Cut it now."""
         self._transport.abort()
+
+
+async def _paced(steps: Steps[Order]) -> Order:
+    """The result of `steps`, with everybody else's turn between two of them."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            order: Order = end.value
+            return order
+        await asyncio.sleep(0)
 
 
 def _known(target: bytes) -> str:

@@ -10,11 +10,12 @@ from llmgw.gateway.admission import Forward
 def request(order: Forward, endpoint: Endpoint, request_id: bytes) -> bytes:
     """The whole request for an attempt at `endpoint`."""
     body = order.body.asking(endpoint.model)
-    return (
+    head = (
         b"POST %b HTTP/1.1\r\nhost: %b\r\ncontent-type: application/json\r\naccept: %b\r\n"
-        b"x-request-id: %b\r\ncontent-length: %d\r\n\r\n%b"
-        % (order.path.encode(), _host(endpoint), order.accept, request_id, len(body), body)
+        b"x-request-id: %b\r\ncontent-length: %d\r\n\r\n"
+        % (order.path.encode(), _host(endpoint), order.accept, request_id, sum(map(len, body)))
     )
+    return b"".join((head, *body))
 
 
 def _host(endpoint: Endpoint) -> bytes:

@@ -287,3 +287,40 @@ def test_a_log_that_nobody_reads_stops_nothing(tmp_path: pathlib.Path) -> None:
 async def get(world: World, path: str) -> Answer:
     """One GET."""
     return parse(await world.raw(b"GET %b HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n" % path.encode()))
+
+
+def test_a_large_body_makes_nobody_wait(tmp_path: pathlib.Path) -> None:
+    """While ten thousand pieces of it are read, another client is answered again and again."""
+
+    async def tell() -> None:
+        async with (
+            engines(a1=says("x")) as [engine],
+            gateway(tmp_path, routed(engine.endpoint(), a={"aliases": ("big",)})) as world,
+        ):
+            body = b'{"model":"big","x":[%b[]],"messages":[]}' % (b"[]," * 700_000)
+            hostile = asyncio.ensure_future(world.ask(body))
+            answered = 0
+            while not hostile.done():
+                assert (await get(world, "/v1/models")).status == 200
+                answered += 1
+            assert (await hostile).status == 200
+            assert engine.asked[-1].body == body.replace(b"big", b"a", 1)
+            assert answered >= 10
+
+    story(tell)
+
+
+def test_a_client_that_leaves_while_its_large_body_is_read_is_forgotten(tmp_path: pathlib.Path) -> None:
+    """Nothing of it is read on, and no engine is asked."""
+
+    async def tell() -> None:
+        async with engines(a1=says("x")) as [engine], gateway(tmp_path, routed(engine.endpoint())) as world:
+            body = b'{"model":"a","x":[%b[]]}' % (b"[]," * 700_000)
+            _, writer = await asyncio.open_connection("127.0.0.1", world.port)
+            writer.write(post(body))
+            await writer.drain()
+            writer.transport.abort()
+            assert (await world.ask(b'{"model":"a","x":"%b"}' % (b"x" * 100_000))).status == 200
+            assert len(engine.asked) == 1
+
+    story(tell)
