@@ -17,7 +17,7 @@ from llmgw.control.adoption import Adoption, Proposal
 from llmgw.control.collecting import Collecting
 from llmgw.control.journal import Entry, Journal
 from llmgw.control.loop import Loop
-from llmgw.errors import Blocked, CatalogInvalid, LlmgwError, Stale
+from llmgw.errors import Blocked, CatalogInvalid, Failed, LlmgwError, Stale
 from llmgw.kit.clock import Clock
 from llmgw.planning import screen
 from llmgw.planning.gc import Listing, Wanted, listing
@@ -189,7 +189,7 @@ class Api:
         return listing(self._loop.fleet, wanted, self._clock.now(), self._loop.timers)
 
 
-_STATUS: Mapping[type[LlmgwError], int] = {CatalogInvalid: 422, Stale: 409, Blocked: 423}
+_STATUS: Mapping[type[LlmgwError], int] = {CatalogInvalid: 422, Stale: 409, Blocked: 423, Failed: 500}
 
 
 def _number(request: Request, name: str, default: int) -> int:

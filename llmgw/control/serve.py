@@ -20,6 +20,7 @@ from llmgw.control.collecting import Collecting
 from llmgw.control.commits import Commits
 from llmgw.control.holding import Rules, leaves_nothing
 from llmgw.control.journal import Journal
+from llmgw.control.keeping import Keeping
 from llmgw.control.knowledge import Bounds, Knowledge
 from llmgw.control.loop import Loop
 from llmgw.control.peers import Peer, Peers
@@ -130,6 +131,7 @@ class _Plane:
         self._left = asyncio.Event()
         self._roster = _still_known(store.roster(), clock.wall())
         self._journal = Journal(clock)
+        self._keeping = Keeping(self._journal)
         chance = unseeded()
         self._loop = Loop(
             desired=Desired(),
@@ -279,22 +281,23 @@ class _Plane:
             }
         )
         self._roster = _still_known(Roster(nodes=nodes, gateways=gateways), now)
-        self._store.save_roster(self._roster)
+        self._keeping.keep("the roster", lambda: self._store.save_roster(self._roster))
 
     def _give_way(self, epoch: int, who: str) -> None:
         """Somebody obeys a control plane of a higher epoch: command nobody any more."""
         if not self._loop.fenced:
-            self._store.raise_epoch(epoch)
             self._loop.fence(
                 f"cannot command: {who} epoch {epoch}, this is {self.epoch};"
                 " stop the other control plane, or restart this one to take over"
             )
+            self._keeping.keep("the epoch", lambda: self._store.raise_epoch(epoch))
 
     async def _housekeeping(self) -> None:
-        """Give way to a newer control plane at once; forget who stayed away for a day."""
+        """Keep what is owed; give way to a newer control plane at once; forget who stayed away for a day."""
         written = self._clock.now()
         while True:
             await asyncio.sleep(1.0)
+            self._keeping.again()
             if self._clock.now() - written > ROSTER_EVERY:
                 written = self._clock.now()
                 self._keep_roster()

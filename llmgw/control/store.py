@@ -20,6 +20,7 @@ from llmgw.errors import Failed
 from llmgw.kit.files import write_atomic
 
 KEPT_REVISIONS = 200
+MAKE_ROOM = "make room there, or name another --state-dir"
 _FOLLOWED = pydantic.TypeAdapter(Followed)
 
 
@@ -68,46 +69,82 @@ class Store:
 
     @contextlib.contextmanager
     def held(self) -> Iterator["Store"]:
-        """Hold the directory for this process. Raises Failed naming who has it."""
-        self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with open(os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                holder = lock.read().strip() or "unknown"
-                raise Failed(
-                    f"cannot use {self.root}: another control plane (pid {holder}) runs on it",
-                    help="stop that one, or give this one its own --state-dir",
-                ) from None
-            lock.truncate(0)
-            lock.write(str(os.getpid()))
-            lock.flush()
-            (self.root / "revisions").mkdir(exist_ok=True, mode=0o700)
+        """Hold the directory for this process. Raises Failed naming who has it, or why it cannot be used."""
+        try:
+            lock = self._locked()
+        except OSError as error:
+            raise Failed(f"cannot use {self.root}: {_because(error)}", help=MAKE_ROOM) from error
+        try:
             yield self
+        finally:
+            os.close(lock)
+
+    def _locked(self) -> int:
+        self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lock = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            self._lock(lock)
+        except BaseException:
+            os.close(lock)
+            raise
+        return lock
+
+    def _lock(self, lock: int) -> None:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(lock, 32, 0).decode(errors="replace").strip() or "unknown"
+            raise Failed(
+                f"cannot use {self.root}: another control plane (pid {holder}) runs on it",
+                help="stop that one, or give this one its own --state-dir",
+            ) from None
+        os.ftruncate(lock, 0)
+        os.write(lock, str(os.getpid()).encode())
+        (self.root / "revisions").mkdir(exist_ok=True, mode=0o700)
 
     def next_epoch(self, now: datetime.datetime) -> int:
         """A number greater than every one before it, durable before it is used.
 
         At least the seconds of the wall clock: a control plane that lost this directory is then above
-        what agents and gateways have obeyed, and not taken for the one they know.
+        what agents and gateways have obeyed, and not taken for the one they know. Raises Failed.
         """
-        path = self.root / "epoch"
-        before = int(path.read_text()) if path.exists() else 0
-        epoch = max(before + 1, int(now.timestamp()))
-        self.raise_epoch(epoch)
+        epoch = max(self._last_epoch() + 1, int(now.timestamp()))
+        try:
+            self.raise_epoch(epoch)
+        except OSError as error:
+            raise Failed(
+                f"cannot start: the epoch cannot be kept: {_because(error)}", help=MAKE_ROOM
+            ) from error
         return epoch
 
+    def _last_epoch(self) -> int:
+        path = self.root / "epoch"
+        try:
+            return int(path.read_text()) if path.exists() else 0
+        except ValueError as error:
+            raise Failed(
+                f"cannot start: {path} holds no epoch: {error}",
+                help="remove it if no other control plane commands these nodes",
+            ) from error
+
     def raise_epoch(self, epoch: int) -> None:
-        """Remember that `epoch` was seen, so that the next start is above it."""
-        write_atomic(self.root / "epoch", str(epoch).encode())
+        """Remember that `epoch` was seen, so that the next start is above it. Raises OSError."""
+        _write(self.root / "epoch", str(epoch).encode())
 
     def roster(self) -> Roster:
-        """Who was here; empty on the first start."""
+        """Who was here; empty on the first start. Raises Failed."""
         path = self.root / "roster.json"
-        return Roster.model_validate_json(path.read_bytes()) if path.exists() else Roster()
+        try:
+            return Roster.model_validate_json(path.read_bytes()) if path.exists() else Roster()
+        except pydantic.ValidationError as error:
+            raise Failed(
+                f"cannot read {path}: {error.errors()[0]['msg'].lower()}",
+                help="remove it: nobody is waited for then, and nodes that are away are not known",
+            ) from error
 
     def save_roster(self, roster: Roster) -> None:
-        write_atomic(self.root / "roster.json", roster.model_dump_json(indent=1).encode())
+        """Remember who is here. Raises OSError."""
+        _write(self.root / "roster.json", roster.model_dump_json(indent=1).encode())
 
     def followed(self) -> Followed:
         """What became of the catalog that was followed; nothing on the first start. Raises Failed."""
@@ -121,7 +158,8 @@ class Store:
             ) from error
 
     def save_followed(self, followed: Followed) -> None:
-        write_atomic(self.root / "followed.json", _FOLLOWED.dump_json(followed, indent=1))
+        """Remember what became of the catalog that is followed. Raises OSError."""
+        _write(self.root / "followed.json", _FOLLOWED.dump_json(followed, indent=1))
 
     def revisions(self) -> list[int]:
         """The numbers of the kept revisions, oldest first."""
@@ -140,10 +178,36 @@ class Store:
         return self.revision(numbers[-1]) if numbers else None
 
     def add(self, revision: Revision) -> None:
-        """Keep `revision`; it stands once this returns. The oldest beyond `KEPT_REVISIONS` go."""
-        write_atomic(self._revision_path(revision.number), revision.model_dump_json(indent=1).encode())
-        for number in self.revisions()[:-KEPT_REVISIONS]:
-            self._revision_path(number).unlink()
+        """Keep `revision`; it stands once this returns. The oldest beyond `KEPT_REVISIONS` go.
+
+        Raises Failed where the disk refuses; nothing has changed then.
+        """
+        path = self._revision_path(revision.number)
+        try:
+            for number in self.revisions()[: 1 - KEPT_REVISIONS]:
+                self._revision_path(number).unlink()
+            _write(path, revision.model_dump_json(indent=1).encode())
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                path.unlink()  # renamed and not durable: it must not stand after a restart either
+            raise Failed(
+                f"cannot keep revision {revision.number}: {_because(error)}. Nothing was changed",
+                help=MAKE_ROOM,
+            ) from error
 
     def _revision_path(self, number: int) -> pathlib.Path:
         return self.root / "revisions" / f"{number:08d}.json"
+
+
+def _write(path: pathlib.Path, data: bytes) -> None:
+    """`write_atomic` whose error names the file: that of a full disk names none."""
+    try:
+        write_atomic(path, data)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def _because(error: OSError) -> str:
+    """`no space left on device at PATH`."""
+    said = error.strerror or str(error)
+    return f"{said[:1].lower()}{said[1:]} at {error.filename}" if error.filename else said

@@ -22,6 +22,7 @@ from llmgw.control.listening import Listening
 from llmgw.control.settling import Pace, Settling
 from llmgw.control.store import Store
 from llmgw.control.trees import Spot, Tree, Unreadable
+from llmgw.errors import Failed
 from llmgw.kit.clock import Clock
 from llmgw.kit.tasks import Tasks
 from llmgw.planning.plan import Plan
@@ -93,12 +94,17 @@ class Watch:
             return await self.look()
         except OSError as error:
             said = f"cannot keep what became of it: {error.strerror}: {error.filename}"
-            self._journal.note("alarm", "catalog", said)
-            log.error("catalog: %s", said)
-            return self._clock.now() + self._pace.rescan
+        except Failed as failed:
+            said = failed.said
+        self._journal.note("alarm", "catalog", said)
+        log.error("catalog: %s", said)
+        return self._clock.now() + self._pace.rescan
 
     async def look(self) -> float:
-        """One look at the whole, and what follows from it. Returns the time of the next one. Raises OSError."""
+        """One look at the whole, and what follows from it. Returns the time of the next one.
+
+        Raises OSError or Failed where the disk refuses.
+        """
         now = self._clock.now()
         seen = await self._see()
         self._tree = seen if isinstance(seen, Tree) else None
