@@ -15,6 +15,7 @@ from typing import Literal
 
 import pydantic
 
+from llmgw.fleet.routes import epoch_of
 from llmgw.kit.chance import Chance, jitter
 from llmgw.wire import bounds
 from llmgw.wire import messages as wire
@@ -238,8 +239,9 @@ class ControlSession:
             return self._end("the peer introduced itself twice")
         if message.protocol != wire.PROTOCOL:
             return self.refused(_other_protocol("the peer", message.protocol))
-        if isinstance(message, wire.Register) and message.epoch > max(self.epoch, bounds.NEWEST_EPOCH):
-            return self.refused(f"cannot believe this register: epoch {message.epoch} is out of all bounds")
+        met = message.epoch if isinstance(message, wire.Register) else epoch_of(message.version)
+        if met > max(self.epoch, bounds.NEWEST_EPOCH):
+            return self.refused(f"cannot believe this {message.kind}: epoch {met} is out of all bounds")
         if isinstance(message, wire.Register) and message.epoch > self.epoch:
             session, outputs = self.refused(
                 f"epoch {message.epoch} commands this node, and this control plane is of epoch {self.epoch}"

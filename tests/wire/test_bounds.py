@@ -149,6 +149,10 @@ def test_gateways_too() -> None:
     _, outputs = session.received(said)
     assert isinstance(outputs[-1], End)
     assert "green is nan" in outputs[-1].said
+    far = wire.Subscribe(gateway="door", version=(bounds.NEWEST_EPOCH + 1) << 24)
+    _, outputs = ControlSession(epoch=3, due=10.0).received(wire.encode(far))
+    assert isinstance(outputs[-1], End)
+    assert "is out of all bounds" in outputs[-1].said
     assert "gateway '' is no name" in bounds.flaw(wire.Subscribe(gateway=""))
 
 
