@@ -74,6 +74,7 @@ class Channel:
         self._news = asyncio.Event()
         self._ended = ""
         self._closed = ""
+        self._said = ""
 
     def __repr__(self) -> str:
         return f"<Channel {self.path} {self.peer} {self._closed or self._ended or 'open'}>"
@@ -119,7 +120,7 @@ class Channel:
 
     async def _take(self) -> None:
         while not self._arrived:
-            if over := self._ended or self._closed:
+            if over := self._said or self._ended or self._closed:
                 raise ChannelClosed(f"{over}, in the middle of a message" if self._deframer.partial else over)
             self._news.clear()
             await self._news.wait()
@@ -139,9 +140,12 @@ class Channel:
         await self._carrier.released()
 
     def abort(self, said: str) -> None:
-        """End the channel now, whatever is still on its way."""
+        """End the channel now, whatever is still on its way.
+
+        `said` is then why it is over, even where the peer has hung up meanwhile: it knows more.
+        """
+        self._said = self._said or said
         if not self._closed:
-            self.ended(said)
             self.over(said)
             self._carrier.reset(self._stream, said)
 

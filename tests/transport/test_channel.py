@@ -413,3 +413,22 @@ async def _quiet(connection: Connection) -> None:
     """Until the peer has answered everything that was sent so far."""
     for _ in range(3):
         assert await connection.ping(2.0)
+
+
+def test_what_this_end_says_against_a_channel_wins_over_its_end() -> None:
+    """The peer explained itself and left at once: the explanation is the reason, not that it left."""
+
+    async def on_channel(channel: Channel) -> None:
+        await channel.send(b"you are not welcome")
+
+    async def story() -> None:
+        async with listening(on_channel) as (_, port):
+            channel = await connect(HOST, port, "/agent")
+            assert await channel.receive() == b"you are not welcome"
+            await until(lambda: "gave the channel up" in repr(channel), "it is gone")
+            channel.abort("it does not want us")
+            channel.abort("something else")
+            assert await ended(channel) == "it does not want us"
+            await channel.close()
+
+    asyncio.run(story())
