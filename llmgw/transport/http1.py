@@ -134,7 +134,19 @@ class Http1(asyncio.Protocol):
     async def _head(self) -> h11.Request:
         event = await self._event()
         assert isinstance(event, h11.Request)
+        self._check(event)
         return event
+
+    def _check(self, head: h11.Request) -> None:
+        """What h11 lets pass: it counts only heads that come in pieces, and lets one length win over another."""
+        size = len(head.target) + sum(len(name) + len(value) for name, value in head.headers)
+        if size > self._limits.head:
+            raise _Refused(431, f"cannot take a head of more than {self._limits.head} bytes")
+        names = {name for name, _ in head.headers}
+        if {b"content-length", b"transfer-encoding"} <= names:
+            raise _Refused(
+                400, "cannot tell where the body ends: Content-Length and Transfer-Encoding are both there"
+            )
 
     async def _body(self, head: h11.Request) -> bytes:
         announced = next((int(value) for name, value in head.headers if name == b"content-length"), 0)

@@ -391,3 +391,31 @@ def test_problem() -> None:
     assert json.loads(refusal.body) == {
         "error": {"said": "cannot apply: the world moved", "help": "plan again"}
     }  # type: ignore[arg-type]
+
+
+def test_two_lengths() -> None:
+    """A body that ends in two places is refused: whoever stands between us might believe the other one."""
+
+    async def story() -> None:
+        async with listening() as (_, port):
+            head = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n"
+            answer = await talk(port, head + b"0\r\n\r\n" + get("/hidden"))
+
+            assert answer.startswith(b"HTTP/1.1 400 ")
+            assert b"Content-Length and Transfer-Encoding" in answer
+            assert answer.count(b"HTTP/1.1 ") == 1
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("more", ["A: " + "a" * 4_000, "\r\n".join(f"A{n}: b" for n in range(1_000))])
+def test_a_large_head_in_one_piece(more: str) -> None:
+    """The limit holds however the head arrives."""
+
+    async def story() -> None:
+        async with listening(limits=SMALL) as (_, port):
+            answer = await talk(port, get("/", more))
+            assert answer.startswith(b"HTTP/1.1 431 ")
+            assert (await talk(port, get("/", "A: " + "a" * 1_000))).startswith(b"HTTP/1.1 200 ")
+
+    asyncio.run(story())
