@@ -19,7 +19,7 @@ from llmgw.planning.changes import changed
 from llmgw.planning.desired import Desired, Marks
 from llmgw.planning.explain import Explanations
 from llmgw.planning.ledger import Draining, Ledger, Scale, Trouble
-from llmgw.planning.needs import Needs
+from llmgw.planning.needs import Needs, stays
 from llmgw.planning.quarantine import quarantined
 from llmgw.planning.roll import Roll
 from llmgw.planning.standings import Standings, stand
@@ -83,15 +83,20 @@ class Board:
         self._sound, self._timers = False, timers
         waited = self.standings is not None and bool(self.standings.unheard)
         self._adopt(desired)
-        cordoned = {**quarantined(ledger.troubles, now, timers), **desired.marks.cordoned}
+        cordoned = {
+            **quarantined(ledger.troubles, now, timers),
+            **desired.marks.cordoned,
+            **desired.marks.draining,
+        }
         standings, turned = self._stand(desired.marks, fleet, ledger, now)
         for name in turned:
             self.touched.update(replica for replica, _ in self._on_node.get(name, ()))
         worlds = self._take_in(cordoned, fleet, standings, turned)
         self.touched.update(changed(self._drains, ledger.drains))
         self._drains = ledger.drains
-        self._derive(fleet, worlds, standings, now)
-        if desired.marks.paused != self._marks.paused or bool(standings.unheard) != waited:
+        self._derive(desired.marks, fleet, worlds, standings, now)
+        was, marks = self._marks, desired.marks
+        if (marks.paused, marks.draining) != (was.paused, was.draining) or bool(standings.unheard) != waited:
             self._all_stale()
         self.seen, self.standings = fleet, standings
         self._marks, self.cordoned = desired.marks, cordoned
@@ -181,7 +186,9 @@ class Board:
             self._totals = None
         return rebuilt
 
-    def _derive(self, fleet: Fleet, worlds: Mapping[str, int], standings: Standings, now: float) -> None:
+    def _derive(
+        self, marks: Marks, fleet: Fleet, worlds: Mapping[str, int], standings: Standings, now: float
+    ) -> None:
         """Every replica that may be another one, as it is now."""
         roll, timers = self.roll, self._timers
 
@@ -196,19 +203,19 @@ class Board:
             self.touched |= {name for name in roll.hanging if derived(name) != roll.replicas[name]}
         for name in sorted(self.touched):
             old, new = roll.replicas.get(name), derived(name)
-            if old is None and new is not None and self._is_asked_for(new):
+            if old is None and new is not None and self._is_asked_for(new, marks):
                 self.joined[new.model] = self.joined.get(new.model, 0) + 1
             else:
                 self.stale.update(replica.model for replica in (old, new) if replica is not None)
             roll.put(name, new, now, timers)
 
-    def _is_asked_for(self, replica: Replica) -> bool:
+    def _is_asked_for(self, replica: Replica, marks: Marks) -> bool:
         """Whether it is one of those that its model's need would create: it counts, and serves nothing."""
         want = self.wants.models.get(replica.model) if self.wants is not None else None
         return (
             want is not None
             and replica.phase in ("Fetching", "Starting")
-            and replica.generation in want.generations
+            and stays(replica, want.generations, marks)
         )
 
     def _adopt(self, desired: Desired) -> None:

@@ -8,9 +8,13 @@ from llmgw.catalog.model import Catalog
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Marks:
-    """Hands on the fleet. Values are the reasons people gave."""
+    """Hands on the fleet. Values are the reasons people gave.
+
+    A node in `draining` takes nothing new and its replicas move away, each once its successor is ready.
+    """
 
     cordoned: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    draining: Mapping[str, str] = dataclasses.field(default_factory=dict)
     paused: Mapping[str, str] = dataclasses.field(default_factory=dict)
     confirmed_lost: frozenset[str] = frozenset()
 

@@ -6,7 +6,10 @@ from here in the order of their size.
 
 import bisect
 import dataclasses
+from collections.abc import Collection
 
+from llmgw.fleet.replica import Replica
+from llmgw.planning.desired import Marks
 from llmgw.planning.placement import NoFit, Request
 from llmgw.planning.wants import SizeKey
 
@@ -37,6 +40,13 @@ class Need:
     def nothing(self) -> bool:
         """Whether neither this pass nor time has anything to do."""
         return not (self.create or self.drain or self.undrain or self.ripe_at is not None)
+
+
+def stays(replica: Replica, generations: Collection[str], marks: Marks) -> bool:
+    """Whether it is what the catalog asks for, where nobody wants it gone; otherwise a successor takes over."""
+    if replica.generation not in generations:
+        return False
+    return not marks.draining or not any(peer.node in marks.draining for peer in replica.spec.peers)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 from llmgw.catalog.model import Model
 from llmgw.fleet.replica import Replica
 from llmgw.planning.ledger import Trouble
-from llmgw.planning.needs import Need
+from llmgw.planning.needs import Need, stays
 from llmgw.planning.scaling import wanted
 from llmgw.planning.view import View
 
@@ -37,12 +37,13 @@ def need(view: View, model: Model, generations: Collection[str]) -> Need:
     drains = view.ledger.drains
     mine = view.of_model(model.name)
     counted = [replica for replica in mine if _counts(replica) and replica.id not in drains]
-    fresh = [replica for replica in counted if replica.generation in generations]
-    stale = [r for r in counted if r.generation not in generations] if len(fresh) < len(counted) else []
+    marks = view.desired.marks
+    fresh = [replica for replica in counted if stays(replica, generations, marks)]
+    stale = [r for r in counted if not stays(r, generations, marks)] if len(fresh) < len(counted) else []
     draining = [replica for replica in mine if replica.id in drains] if drains else []
     count = wanted(view, model)
     back = _undrain(view, draining, generations, fresh, stale, count)
-    have = len(fresh) + sum(replica.generation in generations for replica, _ in back)
+    have = len(fresh) + sum(stays(replica, generations, marks) for replica, _ in back)
     running = len(counted) + sum(not drains[replica.id].stop_sent for replica in draining)
     room_above = count + (SURGE if running > len(fresh) else 0) - running
     troubles = [t for g in generations if (t := view.ledger.troubles.get((model.name, g))) is not None]
@@ -52,7 +53,7 @@ def need(view: View, model: Model, generations: Collection[str]) -> Need:
         create=0 if held_back else max(0, min(count - have, room_above)),
         have=have,
         count=count,
-        reason=_reason(stale, trouble),
+        reason=_reason(view, stale, trouble),
         drain=_drain(view, fresh, stale, count),
         undrain=tuple((replica.id, because) for replica, because in back),
         swap=_swap(view, stale, fresh, mine, trouble) if have < count and not back else "",
@@ -94,12 +95,14 @@ def _drain(view: View, fresh: list[Replica], stale: list[Replica], count: int) -
     serving, heard = _serving((*settled, *stale))
     for replica in sorted(stale, key=_least_use):
         if not replica.serves and (replica.phase != "Unknown" or enough):
-            leave.append((replica.id, f"generation {replica.generation[:6]} is superseded"))
+            leave.append(
+                (replica.id, _drained_node(view, replica) or f"{_generation(replica)} is superseded")
+            )
         elif replica.serves and (enough or _spared(replica, serving, heard, count)):
             why = (
                 "replaced and its successor is ready" if settled else f"superseded, and {count} others serve"
             )
-            leave.append((replica.id, f"generation {replica.generation[:6]} is {why}"))
+            leave.append((replica.id, _drained_node(view, replica) or f"{_generation(replica)} is {why}"))
             serving, heard = serving - 1, heard - (replica.phase == "Ready")
     excess = len(fresh) - count
     serving, heard = _serving(fresh)
@@ -145,11 +148,12 @@ def _undrain(
         drain = view.ledger.drains[replica.id]
         if drain.stop_sent or not replica.serves:
             continue
-        if replica.generation in generations and (short_fresh > 0 or serving < count):
+        current = stays(replica, generations, view.desired.marks)
+        if current and (short_fresh > 0 or serving < count):
             back.append((replica, "it is wanted again"))
             short_fresh -= 1
             serving += 1
-        elif replica.generation not in generations and not drain.gap and serving < count:
+        elif not current and not drain.gap and serving < count:
             back.append((replica, "its successor does not serve"))
             serving += 1
     return back
@@ -173,8 +177,20 @@ def _swap(
     return min(stale, key=lambda replica: (replica.serves, replica.id)).id
 
 
-def _reason(stale: list[Replica], trouble: Trouble | None) -> str:
+def _reason(view: View, stale: list[Replica], trouble: Trouble | None) -> str:
     """Why one is created, other than that one is missing."""
     if trouble is not None:
         return f"try {trouble.failures + 1} after: {trouble.reason}"
-    return "its generation changed" if stale else ""
+    moved = [said for replica in stale if (said := _drained_node(view, replica))]
+    return moved[0] if moved else "its generation changed" if stale else ""
+
+
+def _generation(replica: Replica) -> str:
+    return f"generation {replica.generation[:6]}"
+
+
+def _drained_node(view: View, replica: Replica) -> str:
+    """Which of its nodes people want empty, and why; or nothing."""
+    draining = view.desired.marks.draining
+    nodes = [peer.node for peer in replica.spec.peers if peer.node in draining]
+    return f"node {view.fleet.name(nodes[0])} is drained: {draining[nodes[0]]}" if nodes else ""

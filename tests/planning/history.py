@@ -236,9 +236,10 @@ def marks(day: Day) -> None:
         day.desired,
         sizes={model.cache_name: day.chance.choice((1, 1 << 33, 1 << 41)) for model in asked},
         marks=Marks(
-            dict.fromkeys(some(list(day.fleet.nodes)), "disk"),
-            dict.fromkeys(some([f"m{i}" for i in range(6)]), "driver"),
-            frozenset(some(list(day.fleet.nodes))),
+            cordoned=dict.fromkeys(some(list(day.fleet.nodes)), "disk"),
+            draining=dict.fromkeys(some(list(day.fleet.nodes)), "memory"),
+            paused=dict.fromkeys(some([f"m{i}" for i in range(6)]), "driver"),
+            confirmed_lost=frozenset(some(list(day.fleet.nodes))),
         ),
     )
 

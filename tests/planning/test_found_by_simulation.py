@@ -72,7 +72,7 @@ def test_an_old_memory_shortens_no_delay() -> None:
     ((key, shard),) = story.fleet.shards.items()
     story.says(key, "failed", reason="exit 1").decides()
     (trouble,) = story.ledger.troubles.values()
-    many = Failure(shard.spec.model, shard.spec.generation, 9, 2000.0, "exit 1")
+    many = Failure(shard.spec.model, shard.spec.generation, 9, 600.0, "exit 1")
     story.hears(events.Registered(a_node("n1"), failures=(many,))).decides()
     (later,) = story.ledger.troubles.values()
     assert later.failures == 9
