@@ -17,6 +17,13 @@ from llmgw.cli.options import Address, Duration, hub_option, timers_option
     help="For agents, gateways and the CLI.",
 )
 @click.option(
+    "--allow-host",
+    "hosts",
+    multiple=True,
+    metavar="NAME",
+    help="A further name that the CLI may call it by; addresses, localhost and --listen's host always do.",
+)
+@click.option(
     "--state-dir", "given", type=click.Path(path_type=pathlib.Path), help="Revisions, roster, epoch."
 )
 @click.option("--cluster", default="llmgw", show_default=True, help="The name people see in prompts.")
@@ -56,6 +63,7 @@ from llmgw.cli.options import Address, Duration, hub_option, timers_option
 def command(
     *,
     listen: tuple[str, int],
+    hosts: tuple[str, ...],
     given: pathlib.Path | None,
     cluster: str,
     heartbeat: float,
@@ -78,6 +86,7 @@ def command(
 
     serve.run(
         listen=listen,
+        hosts=hosts,
         given=given,
         cluster=cluster,
         heartbeat=heartbeat,

@@ -15,6 +15,7 @@ import pydantic
 from llmgw.catalog.diagnostics import Invalid, as_text
 from llmgw.control.adoption import Adoption, Proposal
 from llmgw.control.collecting import Collecting
+from llmgw.control.doors import turned_away
 from llmgw.control.journal import Entry, Journal
 from llmgw.control.loop import Loop
 from llmgw.errors import Blocked, CatalogInvalid, Failed, LlmgwError, Stale
@@ -26,6 +27,7 @@ from llmgw.planning.view import View, look
 from llmgw.transport.http import Request, Response, problem
 
 LONGEST_WAIT = 30.0
+LONGEST_NUMBER = 18
 
 
 class PlanBody(pydantic.BaseModel):
@@ -73,10 +75,12 @@ class Api:
         epoch: int,
         build: str,
         followed: Callable[[], Mapping[str, Any] | None] = nothing_followed,
+        hosts: frozenset[str] = frozenset(),
     ) -> None:
+        """`hosts` are the names it answers to, beside addresses."""
         self._loop, self._adoption, self._journal = loop, adoption, journal
         self._collecting, self._clock = collecting, clock
-        self._followed = followed
+        self._followed, self._hosts = followed, hosts
         self._about = {"cluster": cluster, "epoch": epoch, "build": build}
         self._routes: dict[tuple[str, str], Callable[[Request], Awaitable[Response]]] = {
             ("GET", "/v1/status"): self._status,
@@ -92,6 +96,8 @@ class Api:
 
     async def answer(self, request: Request) -> Response:
         """The answer to one request; every LlmgwError becomes a refusal that people can read."""
+        if (refusal := turned_away(request, self._hosts)) is not None:
+            return refusal
         route = self._routes.get((request.method, request.path))
         if route is None:
             known = any(path == request.path for _, path in self._routes)
@@ -193,8 +199,15 @@ _STATUS: Mapping[type[LlmgwError], int] = {CatalogInvalid: 422, Stale: 409, Bloc
 
 
 def _number(request: Request, name: str, default: int) -> int:
+    """A whole number of the query. Raises LlmgwError where it is none."""
     text = request.query.get(name, "")
-    return int(text) if text.isdecimal() else default
+    if not text:
+        return default
+    if len(text) > LONGEST_NUMBER or not (text.isascii() and text.isdecimal()):
+        raise LlmgwError(
+            f"cannot read {name}={text[:40]}: a whole number of {LONGEST_NUMBER} digits at most is needed"
+        )
+    return int(text)
 
 
 def _dump(kind: Any, value: Any) -> Response:

@@ -18,6 +18,7 @@ from llmgw.control.adoption import Adoption
 from llmgw.control.api import Api, nothing_followed
 from llmgw.control.collecting import Collecting
 from llmgw.control.commits import Commits
+from llmgw.control.doors import names
 from llmgw.control.holding import Rules, leaves_nothing
 from llmgw.control.journal import Journal
 from llmgw.control.keeping import Keeping
@@ -79,7 +80,10 @@ def usual_watch(path: pathlib.Path) -> Literal["commits", "files"]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Settings:
-    """Where it listens, where it keeps its few files, what it follows, and every timer."""
+    """Where it listens, where it keeps its few files, what it follows, and every timer.
+
+    `hosts` are further names that the API may be asked by, beside addresses and `host`.
+    """
 
     state_dir: pathlib.Path
     host: str = "127.0.0.1"
@@ -90,6 +94,7 @@ class Settings:
     following: Following | None = None
     hub: Hub = dataclasses.field(default_factory=Hub)
     bounds: Bounds = dataclasses.field(default_factory=Bounds)
+    hosts: tuple[str, ...] = ()
 
 
 async def run(
@@ -169,6 +174,7 @@ class _Plane:
             epoch=self.epoch,
             build=BUILD,
             followed=self._watch.report if self._watch is not None else nothing_followed,
+            hosts=names(settings.host, *settings.hosts),
         )
         self._listener = Listener(self._peers.serve, api.answer)
 

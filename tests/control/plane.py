@@ -128,7 +128,12 @@ class Plane:
 
     def call(self, method: str, path: str, body: object = None, **query: str) -> tuple[int, Any]:
         """One request to the API: its status and its JSON."""
-        request = Request(method, path, query, {}, json.dumps(body).encode() if body is not None else b"")
+        headers = {"host": "127.0.0.1:7600", "content-type": "application/json"}
+        data = json.dumps(body).encode() if body is not None else b""
+        return self.ask(Request(method, path, query, headers, data))
+
+    def ask(self, request: Request) -> tuple[int, Any]:
+        """One request as it is."""
         answer: Response = asyncio.run(self.api.answer(request))
         assert isinstance(answer.body, bytes)
         return answer.status, json.loads(answer.body)

@@ -15,6 +15,7 @@ from llmgw.control.settling import Pace
 def run(
     *,
     listen: tuple[str, int],
+    hosts: tuple[str, ...],
     given: pathlib.Path | None,
     cluster: str,
     heartbeat: float,
@@ -33,6 +34,7 @@ def run(
         state_dir=state_dir(given, "serve"),
         host=listen[0],
         port=listen[1],
+        hosts=hosts,
         cluster=cluster,
         heartbeat=heartbeat,
         timers=read_timers(timers),
