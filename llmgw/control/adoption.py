@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from llmgw.catalog.diagnostics import Invalid, concise
-from llmgw.catalog.load import Cache, load_files
+from llmgw.catalog.load import Cache, Checked, load_files
 from llmgw.catalog.model import Catalog
 from llmgw.control.journal import Journal
 from llmgw.control.knowledge import Knowledge
@@ -126,10 +126,16 @@ class Adoption:
     async def _load(self, files: Mapping[str, str]) -> Catalog:
         """The catalog in `files`, read beside the loop: a large one takes seconds. Raises Invalid."""
         async with self._reading:
-            checked = await asyncio.to_thread(self._cache.check, _bytes(files))
+            checked = await asyncio.to_thread(self._checked, files, self.catalog)
         if checked.catalog is None:
             raise Invalid(checked.diagnostics)
         return checked.catalog
+
+    def _checked(self, files: Mapping[str, str], standing: Catalog | None) -> Checked:
+        checked = self._cache.check(_bytes(files))
+        if checked.catalog is not None:
+            _find_places(checked.catalog, standing)
+        return checked
 
     async def look_into(self, catalog: Catalog) -> tuple[str, ...]:
         """What the files of a new model say against its profile, one line each.
@@ -168,3 +174,11 @@ class Adoption:
 
 def _bytes(files: Mapping[str, str]) -> dict[str, bytes]:
     return {name: text.encode() for name, text in files.items()}
+
+
+def _find_places(catalog: Catalog, standing: Catalog | None) -> None:
+    """Look now for the places that a plan will show: each is another look into its file."""
+    before = standing.models if standing is not None else {}
+    for name, model in catalog.models.items():
+        if before.get(name) != model:
+            catalog.place(f"model/{name}")

@@ -13,6 +13,7 @@ from typing import Any
 import pydantic
 
 from llmgw.catalog.diagnostics import Invalid, as_text
+from llmgw.catalog.load import MAX_FILES, MAX_TOTAL
 from llmgw.control.adoption import Adoption, Proposal
 from llmgw.control.collecting import Collecting
 from llmgw.control.doors import turned_away
@@ -20,6 +21,8 @@ from llmgw.control.journal import Entry, Journal
 from llmgw.control.loop import Loop
 from llmgw.errors import Blocked, CatalogInvalid, Failed, LlmgwError, Stale
 from llmgw.kit.clock import Clock
+from llmgw.kit.text import count
+from llmgw.kit.units import show_bytes
 from llmgw.planning import screen
 from llmgw.planning.gc import Listing, Wanted, listing
 from llmgw.planning.plan import Plan
@@ -156,11 +159,11 @@ class Api:
         return _dump(list[Entry], await self._journal.wait(after, wait))
 
     async def _plan(self, request: Request) -> Response:
-        body = PlanBody.model_validate_json(request.body)
+        body = _upload(request)
         return _dump(Plan, await self._adoption.plan(body.proposal()))
 
     async def _apply(self, request: Request) -> Response:
-        body = PlanBody.model_validate_json(request.body)
+        body = _upload(request)
         last = self._journal.last
         number, plan = await self._adoption.apply(body.proposal(), body.expect)
         return _json({"revision": number, "event": last, "plan": plan.digest})
@@ -195,7 +198,29 @@ class Api:
         return listing(self._loop.fleet, wanted, self._clock.now(), self._loop.timers)
 
 
-_STATUS: Mapping[type[LlmgwError], int] = {CatalogInvalid: 422, Stale: 409, Blocked: 423, Failed: 500}
+def _upload(request: Request) -> PlanBody:
+    """The upload, no larger than a catalog may be. Raises ValidationError or _TooMuch."""
+    body = PlanBody.model_validate_json(request.body)
+    size = sum(map(len, body.files.values()))
+    if len(body.files) > MAX_FILES or size > MAX_TOTAL:
+        raise _TooMuch(
+            f"cannot take {count(len(body.files), 'file')} of {show_bytes(size)}: {MAX_FILES} files and "
+            f"{show_bytes(MAX_TOTAL)} are the most of a catalog"
+        )
+    return body
+
+
+class _TooMuch(LlmgwError):
+    """More than any catalog is."""
+
+
+_STATUS: Mapping[type[LlmgwError], int] = {
+    CatalogInvalid: 422,
+    Stale: 409,
+    Blocked: 423,
+    Failed: 500,
+    _TooMuch: 413,
+}
 
 
 def _number(request: Request, name: str, default: int) -> int:

@@ -6,6 +6,7 @@ time, and what cannot be read excludes nothing: a hub that is away holds up no p
 
 import asyncio
 import dataclasses
+import itertools
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
@@ -89,9 +90,11 @@ class Knowledge:
 
     def _remember_failures(self, names: Iterable[str]) -> None:
         for name in names:
+            self._failed.pop(name, None)
             self._failed[name] = self._clock.now()
-        while len(self._failed) > self._bounds.most:
-            del self._failed[next(iter(self._failed))]
+        excess = len(self._failed) - self._bounds.most
+        for name in list(itertools.islice(self._failed, max(0, excess))):
+            del self._failed[name]
 
 
 def _new(catalog: Catalog, standing: Catalog | None) -> Catalog:

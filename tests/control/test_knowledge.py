@@ -184,3 +184,13 @@ def test_a_failed_look_leaves_apply_whole(tmp_path: pathlib.Path) -> None:
     with pytest.raises(CatalogInvalid):
         asyncio.run(made.adoption.apply(Proposal({"m.yaml": MODEL, "p.yaml": FIVE}), ""))
     assert made.store.newest() is None
+
+
+def test_many_failures_are_forgotten_at_once() -> None:
+    """Forgetting tens of thousands one by one from the front held the loop for longer than the patience."""
+    clock = SystemClock()
+    knowledge = Knowledge(Reader(CannotRead("away")), clock, Bounds(most=4))
+    began = clock.now()
+    knowledge._remember_failures(f"m{n}" for n in range(50_000))
+    assert list(knowledge._failed) == ["m49996", "m49997", "m49998", "m49999"]
+    assert clock.now() - began < 1.0
