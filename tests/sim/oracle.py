@@ -230,8 +230,9 @@ class Oracle:
         known = sorted(control.fleet.nodes)
         silences = [self._world.silence(name) for name in known]
         fresh = [s for s in silences if control.timers.unreachable <= s < control.timers.lost]
-        dark = len(known) >= 3 and len(fresh) >= control.timers.mass_share * len(known)
-        self._require(not dark, "S21", f"an order while {len(fresh)} of {len(known)} nodes are silent")
+        every = len(control.fleet.roster | control.fleet.nodes.keys())
+        dark = every >= 3 and len(fresh) >= control.timers.mass_share * every
+        self._require(not dark, "S21", f"an order while {len(fresh)} of {every} nodes are silent")
 
     def _backed_off(self, spec: ShardSpec) -> None:
         tries = self._life.tries.get((spec.model, spec.generation))
