@@ -13,6 +13,9 @@ from llmgw.kit.units import seconds, size
 SERVER = "127.0.0.1:7600"
 HUB = "https://huggingface.co"
 
+LONGEST = 365 * 86400.0
+"""Seconds of the longest duration that anybody can mean."""
+
 
 class Address(click.ParamType[tuple[str, int]]):
     """`HOST:PORT`, `[v6]:PORT` or `:PORT` (loopback)."""
@@ -63,17 +66,24 @@ class Pair(click.ParamType[tuple[str, str]]):
 
 
 class Duration(click.ParamType[float]):
-    """`500ms`, `30s`, `20m`: seconds as a float."""
+    """`500ms`, `30s`, `20m`: seconds as a float, at most a year; with `positive`, more than none."""
 
     name = "DURATION"
+
+    def __init__(self, *, positive: bool = False) -> None:
+        self._positive = positive
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         if isinstance(value, float):
             return value
         try:
-            return seconds(str(value))
+            found = seconds(str(value))
         except ValueError as error:
             self.fail(str(error), param, ctx)
+        if found > LONGEST or (self._positive and found <= 0):
+            least = "more than 0 and " if self._positive else ""
+            self.fail(f"cannot use {str(value)[:40]!r}: {least}at most 365d is possible", param, ctx)
+        return found
 
 
 class Size(click.ParamType[int]):

@@ -11,26 +11,61 @@ from typing import Any
 
 import click
 
+from llmgw.cli.options import LONGEST
 from llmgw.fleet.expiry import Timers
-from llmgw.kit.units import seconds
+from llmgw.kit.units import seconds, show_seconds
+
+LATENESS = 1.2
+"""How much later than asked for a heartbeat may come."""
 
 
-def read_timers(settings: tuple[str, ...]) -> Timers:
-    """The timers with `settings` over their defaults. Raises click.BadParameter."""
+def read_timers(settings: tuple[str, ...], heartbeat: float) -> Timers:
+    """The timers with `settings` over their defaults, for heartbeats every `heartbeat` seconds.
+
+    Raises click.BadParameter where one cannot be read, or where two contradict each other.
+    """
+    changed = dict(_read_timer(setting) for setting in settings)
+    timers = dataclasses.replace(Timers(), **changed)
+    if said := _contradiction(timers, heartbeat):
+        raise click.BadParameter(said)
+    return timers
+
+
+def _read_timer(setting: str) -> tuple[str, float]:
     known = {field.name for field in dataclasses.fields(Timers)}
-    changed: dict[str, float] = {}
-    for setting in settings:
-        name, found, text = setting.partition("=")
-        name = name.replace("-", "_")
-        if not found or name not in known:
-            raise click.BadParameter(
-                f"{setting!r}: write NAME=DURATION with one of {', '.join(sorted(known))}"
-            )
-        try:
-            changed[name] = float(text) if name == "mass_share" else seconds(text)
-        except ValueError as error:
-            raise click.BadParameter(f"{setting!r}: {error}") from error
-    return dataclasses.replace(Timers(), **changed)
+    name, found, text = setting.partition("=")
+    name = name.replace("-", "_")
+    if not found or name not in known:
+        raise click.BadParameter(f"{setting!r}: write NAME=DURATION with one of {', '.join(sorted(known))}")
+    try:
+        value = float(text) if name == "mass_share" else seconds(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{setting!r}: {error}") from error
+    if name == "mass_share" and not 0 < value <= 1:
+        raise click.BadParameter(f"{setting!r}: a share is more than 0 and at most 1")
+    if not 0 < value <= LONGEST:
+        raise click.BadParameter(f"{setting!r}: more than 0 and at most 365d is possible")
+    return name, value
+
+
+def _contradiction(timers: Timers, heartbeat: float) -> str:
+    """What two timers cannot mean at once, with both values; nothing where they agree."""
+    if timers.lost <= timers.unreachable:
+        return (
+            f"lost={show_seconds(timers.lost)} must be longer than unreachable="
+            f"{show_seconds(timers.unreachable)}: a node is unreachable before it is lost"
+        )
+    if timers.unreachable <= heartbeat * LATENESS:
+        return (
+            f"unreachable={show_seconds(timers.unreachable)} must be longer than {LATENESS:g} × heartbeat="
+            f"{show_seconds(heartbeat)}: a node that is on time would be unreachable"
+        )
+    if timers.backoff_cap < timers.backoff_base:
+        return (
+            f"backoff_cap={show_seconds(timers.backoff_cap)} must not be shorter than backoff_base="
+            f"{show_seconds(timers.backoff_base)}"
+        )
+    return ""
 
 
 def state_dir(given: pathlib.Path | None, process: str) -> pathlib.Path:

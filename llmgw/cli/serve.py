@@ -29,7 +29,7 @@ from llmgw.cli.options import Address, Duration, hub_option, timers_option
 @click.option("--cluster", default="llmgw", show_default=True, help="The name people see in prompts.")
 @click.option(
     "--heartbeat",
-    type=Duration(),
+    type=Duration(positive=True),
     default="5s",
     show_default=True,
     help="How often agents say they are there.",
@@ -56,7 +56,11 @@ from llmgw.cli.options import Address, Duration, hub_option, timers_option
     "--settle", type=Duration(), default="750ms", show_default=True, help="How long nothing may change first."
 )
 @click.option(
-    "--rescan", type=Duration(), default="5s", show_default=True, help="Look this often, events or not."
+    "--rescan",
+    type=Duration(positive=True),
+    default="5s",
+    show_default=True,
+    help="Look this often, events or not.",
 )
 @hub_option
 @timers_option

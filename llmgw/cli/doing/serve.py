@@ -37,7 +37,7 @@ def run(
         hosts=hosts,
         cluster=cluster,
         heartbeat=heartbeat,
-        timers=read_timers(timers),
+        timers=read_timers(timers, heartbeat),
         following=following(catalog, watch, sync, ref, Pace(settle, rescan)),
         hub=Hub(hub.rstrip("/"), os.environ.get("HF_TOKEN", "")),
     )
