@@ -20,6 +20,9 @@ class EntryOutcome(pydantic.BaseModel):
     freed: int = 0
 
 
+_ENTRIES = pydantic.TypeAdapter(list[EntryOutcome])
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Outcome:
     """What one node did with its part of the list. `said` is set where it did not answer."""
@@ -64,8 +67,12 @@ class Collecting:
             del self._open[node, numbers[0]]
         if not result.ok:
             return Outcome(node, len(entries), said=result.said)
-        rows = [EntryOutcome.model_validate(row).model_dump() for row in result.data.get("entries", [])]
-        return Outcome(node, len(entries), tuple(rows))
+        try:
+            rows = _ENTRIES.validate_python(result.data.get("entries", []))
+        except pydantic.ValidationError as error:
+            said = f"its answer cannot be read: {error.errors()[0]['msg'].lower()}"
+            return Outcome(node, len(entries), said=said)
+        return Outcome(node, len(entries), tuple(row.model_dump() for row in rows))
 
     def answered(self, node: str, result: messages.Result) -> None:
         """A node answered one of its commands."""

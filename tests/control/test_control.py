@@ -267,6 +267,11 @@ def test_a_node_that_does_not_answer_is_said_so(tmp_path: pathlib.Path) -> None:
         row = {"cache_name": "a" * 64, "removed": True, "said": "", "freed": 1}
         waiting.answered("n0", messages.Result(seq=9, data={"entries": [row]}))
         assert (await asked).entries == (row,)
+        for nonsense in ({"entries": 3}, {"entries": [{"removed": "x"}]}):
+            asked = asyncio.ensure_future(waiting.ask("n0", (CachedWeights("a" * 64, "http://h/x", 1),), 1))
+            await asyncio.sleep(0)
+            waiting.answered("n0", messages.Result(seq=9, data=nonsense))
+            assert (await asked).said.startswith("its answer cannot be read: ")
         away = Collecting(lambda _node, _make: False)
         assert "not connected" in (await away.ask("n0", (), 1)).said
 
