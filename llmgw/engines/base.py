@@ -5,6 +5,7 @@ Called by `agent.supervisor` (command lines), `agent.health` (what to watch, the
 """
 
 import dataclasses
+import math
 import re
 import signal
 from collections.abc import Iterable, Mapping
@@ -15,6 +16,7 @@ from llmgw.fleet.shard import ShardSpec
 from llmgw.kit.text import safe
 
 Env = tuple[tuple[str, str], ...]
+Argument = str | int | float | bool | tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -26,12 +28,30 @@ class CommandLine:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Canary:
+    """The request that shows that rank 0 can do its work: `asks` beside the model's name, posted to `path`.
+
+    A 200 with a list that is not empty under `holds` shows it; `name` is for people.
+    """
+
+    name: str
+    path: str
+    asks: tuple[tuple[str, str | int], ...]
+    holds: str
+
+
+COMPLETION = Canary("completion", "/v1/completions", (("prompt", "Hi"), ("max_tokens", 1)), "choices")
+EMBEDDING = Canary("embedding", "/v1/embeddings", (("input", "Hi"),), "data")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Watch:
     """How one rank is seen to come up and to live.
 
     `started`: "alive" = it was executed, "listening" = a socket of its tree listens on `port`.
     `ready`: "answers" = HTTP on the shard's port, then a real completion; "joined" = its tree has an
-    established connection from or to `port`. In seconds: `timeout` is of one probe, `every` from one to
+    established connection from or to `port`. `canary` is that completion, or what this engine does
+    instead. In seconds: `timeout` is of one probe, `every` from one to
     the next once it is ready.
     """
 
@@ -41,6 +61,7 @@ class Watch:
     path: str = "/health"
     timeout: float = 5.0
     every: float = 2.0
+    canary: Canary = COMPLETION
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -116,7 +137,7 @@ def flags(profile: Profile, *, without: Iterable[str] = ()) -> tuple[str, ...]:
     skipped = set(without)
     found: list[str] = []
     for key, value in profile.args:
-        flag = key.lstrip("-").replace("_", "-")
+        flag = _flag(key)
         if flag in skipped:
             continue
         if isinstance(value, bool):
@@ -128,13 +149,22 @@ def flags(profile: Profile, *, without: Iterable[str] = ()) -> tuple[str, ...]:
     return tuple(found)
 
 
+def arguments(profile: Profile) -> Mapping[str, Argument]:
+    """The profile's own engine arguments, by flag as `flags` spells it, without the dashes."""
+    return {_flag(key): value for key, value in profile.args}
+
+
+def _flag(key: str) -> str:
+    return key.lstrip("-").replace("_", "-")
+
+
 def metric_sums(text: str) -> Mapping[str, float]:
-    """Prometheus text as name → sum over its label sets. Lines that do not parse are left out."""
+    """Prometheus text as name → sum over its label sets. Left out: what does not parse, or is no finite number."""
     sums: dict[str, float] = {}
     for line in text.splitlines():
         match = _SAMPLE.match(line)
-        if match:
-            sums[match["name"]] = sums.get(match["name"], 0.0) + float(match["value"])
+        if match and math.isfinite(summed := sums.get(match["name"], 0.0) + float(match["value"])):
+            sums[match["name"]] = summed
     return sums
 
 

@@ -26,7 +26,7 @@ class LlamaCpp:
     def watch(self, spec: ShardSpec) -> base.Watch:
         if spec.rank > 0:
             return base.Watch("listening", "joined", spec.port)
-        return base.Watch("alive", "answers", spec.port)
+        return base.Watch("alive", "answers", spec.port, canary=_canary(spec))
 
     def terminates(self, rank: int) -> bool:  # noqa: ARG002 - every rank does
         return True
@@ -39,6 +39,13 @@ class LlamaCpp:
 
     def explain(self, code: int | None, log_tail: str) -> str:
         return base.explained(base.how_it_ended(code), log_tail)
+
+
+def _canary(spec: ShardSpec) -> base.Canary:
+    """A server that was started for embeddings refuses completions."""
+    arguments = base.arguments(spec.profile)
+    embeds = any(arguments.get(flag) is True for flag in ("embedding", "embeddings"))
+    return base.EMBEDDING if embeds else base.COMPLETION
 
 
 def _server(spec: ShardSpec, weights: str, engine: str) -> tuple[str, ...]:

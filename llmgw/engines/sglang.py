@@ -38,7 +38,7 @@ class Sglang:
         if spec.rank > 0:
             return base.Watch("alive", "joined", base.rendezvous(spec))
         # Its health generates a token, behind the users' requests.
-        return base.Watch("alive", "answers", spec.port, timeout=20.0, every=10.0)
+        return base.Watch("alive", "answers", spec.port, timeout=20.0, every=10.0, canary=_canary(spec))
 
     def terminates(self, rank: int) -> bool:
         return rank == 0
@@ -54,6 +54,11 @@ class Sglang:
         if code in (-9, 137):
             ended += " (SGLang does this to itself when a child of it crashes)"
         return base.explained(ended, log_tail)
+
+
+def _canary(spec: ShardSpec) -> base.Canary:
+    embeds = base.arguments(spec.profile).get("is-embedding") is True
+    return base.EMBEDDING if embeds else base.COMPLETION
 
 
 def _program(engine: str) -> tuple[str, ...]:

@@ -42,7 +42,7 @@ class Vllm:
     def watch(self, spec: ShardSpec) -> base.Watch:
         if spec.rank > 0:
             return base.Watch("alive", "joined", base.rendezvous(spec))
-        return base.Watch("alive", "answers", spec.port)
+        return base.Watch("alive", "answers", spec.port, canary=_canary(spec))
 
     def terminates(self, rank: int) -> bool:  # noqa: ARG002 - every rank does
         return True
@@ -55,6 +55,17 @@ class Vllm:
 
     def explain(self, code: int | None, log_tail: str) -> str:
         return base.explained(base.how_it_ended(code), log_tail)
+
+
+def _canary(spec: ShardSpec) -> base.Canary:
+    """Pooling models complete nothing; `--task` is how releases before `--runner` and `--convert` say it."""
+    arguments = base.arguments(spec.profile)
+    embeds = (
+        arguments.get("task") in ("embed", "embedding")
+        or arguments.get("convert") == "embed"
+        or (arguments.get("runner") == "pooling" and arguments.get("convert", "auto") == "auto")
+    )
+    return base.EMBEDDING if embeds else base.COMPLETION
 
 
 def _listen(spec: ShardSpec) -> tuple[str, ...]:

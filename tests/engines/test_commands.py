@@ -4,6 +4,7 @@ import shlex
 
 import pytest
 
+from llmgw.engines import base
 from llmgw.engines.registry import ADAPTERS, adapter
 from llmgw.errors import Failed
 from tests.agent.making import spec
@@ -129,6 +130,36 @@ def test_only_rank_0_answers_and_workers_join(engine: str) -> None:
         ("answers", 20000),
         ("joined", 20010 if engine == "llamacpp" else 20001),
     ]
+
+
+@pytest.mark.parametrize(
+    ("engine", "args"),
+    [
+        ("llamacpp", (("embeddings", True),)),
+        ("llamacpp", (("--embedding", True),)),
+        ("vllm", (("task", "embed"),)),
+        ("vllm", (("runner", "pooling"),)),
+        ("vllm", (("runner", "pooling"), ("convert", "embed"))),
+        ("sglang", (("is_embedding", True),)),
+    ],
+)
+def test_an_engine_for_embeddings_is_asked_for_one(engine: str, args: tuple[tuple[str, object], ...]) -> None:
+    """A completion would never come, and it would never be ready."""
+    assert adapter(engine).watch(spec(engine=engine, args=args)).canary == base.EMBEDDING
+
+
+@pytest.mark.parametrize(
+    ("engine", "args"),
+    [
+        ("llamacpp", (("embeddings", False), ("parallel", 2))),
+        ("vllm", (("runner", "generate"),)),
+        ("vllm", (("runner", "pooling"), ("convert", "classify"))),
+        ("sglang", ()),
+    ],
+)
+def test_any_other_is_asked_for_a_completion(engine: str, args: tuple[tuple[str, object], ...]) -> None:
+    """One real token is what most engines are for."""
+    assert adapter(engine).watch(spec(engine=engine, args=args)).canary == base.COMPLETION
 
 
 def test_an_engine_nobody_knows_is_named_with_those_we_know() -> None:

@@ -15,6 +15,7 @@ VLLM = """vllm:num_requests_running{engine="0",model_name="alpha"} 2.0
 vllm:num_requests_running{engine="1",model_name="alpha"} 1.0
 vllm:num_requests_waiting{engine="0",model_name="alpha"} 0.0
 """
+HUGE = f"llamacpp:requests_processing {'9' * 5000}\nllamacpp:requests_deferred 1e999\n"
 
 
 def test_load_is_running_and_waiting() -> None:
@@ -24,7 +25,7 @@ def test_load_is_running_and_waiting() -> None:
     assert adapter("sglang").load("sglang:num_running_reqs 0\nsglang:num_queue_reqs 0\n") == base.Load(0, 0)
 
 
-@pytest.mark.parametrize("text", ["", "<html>", "llamacpp:requests_processing 1\n", "\x00{}{}{} 1 2"])
+@pytest.mark.parametrize("text", ["", "<html>", "llamacpp:requests_processing 1\n", "\x00{}{}{} 1 2", HUGE])
 def test_a_page_without_the_counters_tells_nothing(text: str) -> None:
     """Absence is not zero: no load is None, never idle."""
     assert adapter("llamacpp").load(text) is None
