@@ -3,16 +3,21 @@
 `agent.supervisor` runs one `Watcher` a shard and passes on what it tells to `agent.core`. Ready means
 that rank 0 has answered a real completion under the model's name, on a socket of our own process
 tree; a page that says 200 proves none of this. The exit of a process is not seen here but by its pidfd.
+
+Whatever an engine answers, and whatever this machine refuses us meanwhile, the watch goes on: only
+what is known of an engine ends it.
 """
 
 import asyncio
 import dataclasses
+import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 
 from llmgw.agent import core, procfs
+from llmgw.agent.asking import Answer, NoAnswer, ask
 from llmgw.agent.pulse import Probe, Pulse
 from llmgw.agent.sockets import ESTABLISHED, LISTEN
 from llmgw.agent.sweep import Tree
@@ -20,6 +25,11 @@ from llmgw.engines.base import Adapter, host_port
 from llmgw.fleet.shard import ShardSpec
 from llmgw.kit.clock import Clock
 from llmgw.kit.text import safe
+
+log = logging.getLogger(__name__)
+
+FAULTS = (OSError, RuntimeError, ValueError, ArithmeticError)
+"""What a look may end with that says nothing of the engine: no descriptor or thread left, a number too large."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -61,21 +71,38 @@ class Watcher:
 
     async def run(self, reached: str) -> None:
         """Watch on from `reached`: "starting", "started" or "ready"."""
+        self._reached, said = reached, ""
         limits = httpx.Limits(max_keepalive_connections=0)
-        async with httpx.AsyncClient(
-            base_url=self._base,
-            trust_env=False,
-            timeout=self._timers.probe or self._watch.timeout,
-            limits=limits,
-        ) as client:
-            if reached == "starting":
-                await self._until(self._started)
-                self._tell(core.Milestone(self._spec.key, "started"))
-            if reached != "ready":
-                await self._until(lambda: self._ready(client))
-                self._tell(core.Milestone(self._spec.key, "ready"))
-            if self._watch.ready == "answers":
-                await self._live(client)
+        async with httpx.AsyncClient(trust_env=False, limits=limits) as client:
+            while True:
+                try:
+                    await self._go_on(client)
+                except FAULTS as error:
+                    said, before = f"cannot watch it: {type(error).__name__}: {safe(str(error))[:200]}", said
+                    if said != before:
+                        log.warning("%s: %s", self._spec.key, said)
+                    self._tell(core.Waits(self._spec.key, said))
+                    await asyncio.sleep(self._every)
+                else:
+                    return
+
+    @property
+    def _every(self) -> float:
+        return self._timers.every or self._watch.every
+
+    async def _go_on(self, client: httpx.AsyncClient) -> None:
+        if self._reached == "starting":
+            await self._until(self._started)
+            self._has_reached("started")
+        if self._reached != "ready":
+            await self._until(lambda: self._ready(client))
+            self._has_reached("ready")
+        if self._watch.ready == "answers":
+            await self._live(client)
+
+    def _has_reached(self, reached: Literal["started", "ready"]) -> None:
+        self._reached = reached
+        self._tell(core.Milestone(self._spec.key, reached))
 
     async def _until(self, reached: "Callable[[], Any]") -> None:
         while True:
@@ -128,33 +155,39 @@ class Watcher:
 
     async def _must_be_healthy(self, client: httpx.AsyncClient) -> None:
         answer = await self._ask(client, "GET", self._watch.path)
-        if answer.status_code != 200:
-            raise _NotYet(f"{self._watch.path} answers {answer.status_code}")
+        if answer.status != 200:
+            raise _NotYet(f"{self._watch.path} answers {answer.status}")
 
     async def _must_serve_the_model(self, client: httpx.AsyncClient) -> None:
         answer = await self._ask(client, "GET", "/v1/models")
         names = _names(answer)
         if self._spec.model not in names:
-            served = ", ".join(safe(name) for name in names[:3]) or f"nothing ({answer.status_code})"
+            served = ", ".join(safe(name)[:100] for name in names[:3]) or f"nothing ({answer.status})"
             raise _NotYet(f"/v1/models names {served}, not {self._spec.model}")
 
     async def _must_answer(self, client: httpx.AsyncClient) -> None:
-        """The canary: one real token. Health has been seen to say 200 over engines that cannot do it."""
-        body = {"model": self._spec.model, "prompt": "Hi", "max_tokens": 1}
-        answer = await self._ask(client, "POST", "/v1/completions", json=body, timeout=self._timers.canary)
-        if answer.status_code != 200 or not _choices(answer):
+        """The canary: one real answer. Health has been seen to say 200 over engines that cannot do it."""
+        canary = self._watch.canary
+        body = {"model": self._spec.model, **dict(canary.asks)}
+        answer = await self._ask(client, "POST", canary.path, within=self._timers.canary, body=body)
+        if answer.status != 200 or not answer.entries(canary.holds):
             said = safe(answer.text[:200]).strip()
-            raise _NotYet(f"its first completion answers {answer.status_code}: {said}")
+            raise _NotYet(f"its first {canary.name} answers {answer.status}: {said}")
 
-    async def _ask(self, client: httpx.AsyncClient, method: str, path: str, **more: Any) -> httpx.Response:
+    async def _ask(
+        self, client: httpx.AsyncClient, method: str, path: str, *, within: float = 0.0, body: object = None
+    ) -> Answer:
         try:
-            return await client.request(method, path, **more)
-        except httpx.TimeoutException:
-            raise _NotYet(f"{path} does not answer in time") from None
-        except httpx.ConnectError:
-            raise _NotYet(f"port {self._spec.port} refuses connections") from None
-        except httpx.TransportError as error:
-            raise _NotYet(f"{path} breaks off ({type(error).__name__})") from None
+            return await self._asked(client, method, path, within=within, body=body)
+        except NoAnswer as none:
+            refused = f"port {self._spec.port} refuses connections"
+            raise _NotYet(refused if none.outcome == "refused" else none.said) from None
+
+    async def _asked(
+        self, client: httpx.AsyncClient, method: str, path: str, *, within: float = 0.0, body: object = None
+    ) -> Answer:
+        within = within or self._timers.probe or self._watch.timeout
+        return await ask(client, method, f"{self._base}{path}", within=within, body=body)
 
     # --- ready -------------------------------------------------------------------------------
 
@@ -170,36 +203,29 @@ class Watcher:
             if said := pulse.dead(probe, now, self._timers.hang):
                 self._tell(core.Exited(self._spec.key, said))
                 return
-            await asyncio.sleep(self._timers.every or self._watch.every)
+            await asyncio.sleep(self._every)
 
     async def _probe(self, client: httpx.AsyncClient) -> Probe:
         cpu = await asyncio.to_thread(self._tree.processor_time)
         try:
-            health = await client.get(self._watch.path)
-            metrics = (await client.get("/metrics")).text
-        except httpx.ConnectError:
-            return Probe("refused", cpu)
-        except httpx.TransportError:
-            said = f"{self._watch.path} does not answer and no processor time is used"
-            return Probe("slow", cpu, said=said)
+            health = await self._asked(client, "GET", self._watch.path)
+            metrics = (await self._asked(client, "GET", "/metrics")).text
+        except NoAnswer as none:
+            match none.outcome:
+                case "refused":
+                    return Probe("refused", cpu)
+                case "odd":
+                    return Probe("unwell", cpu, said=none.said)
+                case "late" | "broke":
+                    said = f"{self._watch.path} does not answer and no processor time is used"
+                    return Probe("slow", cpu, said=said)
         load, progress = self._adapter.load(metrics), self._adapter.progress(metrics)
-        if health.status_code == 200:
+        if health.status == 200:
             return Probe("answered", cpu, load, progress)
-        said = f"{self._watch.path} answers {health.status_code}"
-        return Probe("unwell", cpu, load, progress, said)
+        return Probe("unwell", cpu, load, progress, f"{self._watch.path} answers {health.status}")
 
 
-def _names(answer: httpx.Response) -> list[str]:
+def _names(answer: Answer) -> list[str]:
     """The model names of a `/v1/models` answer; empty where it is none."""
-    try:
-        entries = answer.json()["data"]
-        return [str(entry["id"]) for entry in entries]
-    except (ValueError, KeyError, TypeError):
-        return []
-
-
-def _choices(answer: httpx.Response) -> bool:
-    try:
-        return bool(answer.json()["choices"])
-    except (ValueError, KeyError, TypeError):
-        return False
+    entries = answer.entries("data")
+    return [str(entry["id"]) for entry in entries if isinstance(entry, dict) and "id" in entry]

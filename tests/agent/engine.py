@@ -12,6 +12,13 @@ import time
 
 DOES = os.environ.get("DOES", "").split()
 FLAGS = dict(zip(sys.argv[1:], sys.argv[2:], strict=False))
+ODD = [
+    "no gzip at all",
+    f"llamacpp:requests_processing {'9' * 5000}\nllamacpp:requests_deferred 1e999\n",
+    "[" * 200_000,
+    "\x00{}{}{\n" * 1000,
+]
+SEEN: list[str] = []
 NAME = "somebody-else" if "wrong-name" in DOES else FLAGS.get("--alias", "")
 
 
@@ -38,7 +45,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.path == "/health":
             self.answer(503 if "unwell" in DOES else 200, {})
         elif self.path == "/v1/models":
-            self.answer(200, {"data": [{"id": NAME}]})
+            self.answer(200, "[" * 200_000 if "deep-models" in DOES else {"data": [{"id": NAME}]})
+        elif "odd-metrics" in DOES:
+            self.answer(200, ODD[len(SEEN) % len(ODD)], "gzip" if len(SEEN) % 2 else "identity")
+            SEEN.append(self.path)
         else:
             busy = int("busy" in DOES)
             moving = time.time_ns() if "moving" in DOES else 7
@@ -49,16 +59,24 @@ class Handler(http.server.BaseHTTPRequestHandler):
             )
 
     def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))  # unread, it would reset our answer
         if "mute" in DOES:
             time.sleep(600)
         if "slow" in DOES:
             time.sleep(0.2)
-        self.answer(500 if "broken" in DOES else 200, {"choices": [{"text": "I"}]})
+        if "deep-completion" in DOES:
+            self.answer(200, "[" * 200_000)
+        elif "embeds" in DOES:
+            right = self.path == "/v1/embeddings"
+            self.answer(200 if right else 501, {"data": [{"embedding": [0.5]}]} if right else {"error": {}})
+        else:
+            self.answer(500 if "broken" in DOES else 200, {"choices": [{"text": "I"}]})
 
-    def answer(self, status: int, body: object) -> None:
+    def answer(self, status: int, body: object, encoding: str = "identity") -> None:
         data = body.encode() if isinstance(body, str) else json.dumps(body).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(data)))
+        self.send_header("Content-Encoding", encoding)
         self.end_headers()
         self.wfile.write(data)
 

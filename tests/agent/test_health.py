@@ -1,20 +1,28 @@
 """When an engine has started, is ready, is slow, is dead: by rule, and with real processes."""
 
 import asyncio
+import contextlib
 import dataclasses
+import errno
 import os
 import pathlib
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
+import httpx
 import pytest
 
+from llmgw.agent import launcher, procfs
+from llmgw.agent.asking import LARGEST, NoAnswer, ask
 from llmgw.agent.pulse import Probe, Pulse
+from llmgw.agent.sockets import Socket
 from llmgw.engines.base import Load
-from tests.agent.house import TIMERS, House, alive, gone, launched, ready, until
+from tests.agent.house import CLOCK, TIMERS, House, alive, gone, launched, ready, until
+from tests.agent.making import assign, start
 
 FREEZING = dataclasses.replace(TIMERS, health=dataclasses.replace(TIMERS.health, probe=0.1))
 T0, HANG = 1000.0, 60.0
@@ -97,6 +105,8 @@ def house(tmp_path: pathlib.Path) -> Iterator[House]:
     ("does", "said"),
     [
         ("unwell", "/health answers 503"),
+        ("deep-models", "/v1/models names nothing (200), not alpha"),
+        ("deep-completion", f"its first completion answers 200: {'[' * 200}"),
         ("wrong-name", "/v1/models names somebody-else, not alpha"),
         ("broken", 'its first completion answers 500: {"choices": [{"text": "I"}]}'),
     ],
@@ -247,3 +257,143 @@ def test_a_frozen_engine_is_dead_and_its_tree_ends(tmp_path: pathlib.Path, with_
         asyncio.run(story())
     finally:
         house.clean()
+
+
+def test_odd_counters_are_no_counters(house: House) -> None:
+    """What calls itself gzip and is not, numbers without an end, brackets without an end: it stays ready."""
+
+    async def story() -> None:
+        async with house.agent() as agent:
+            shard = house.spec(does="odd-metrics")
+            pid = await ready(house, agent, shard)
+            looked = 20 * TIMERS.health.every
+            await until(lambda: agent.state.shards[shard.key].since + looked < CLOCK.now(), "many looks")
+            assert agent.state.shards[shard.key].state == "ready"
+            assert agent.state.idle() == ()
+            assert alive(pid)
+            await gone(agent, shard)
+
+    asyncio.run(story())
+
+
+def test_a_machine_that_lets_nobody_look_ends_no_watch(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No file descriptor is left: it is said, the agent lives, and the shard is ready once there is one."""
+    look, refused = procfs.sockets, threading.Event()
+
+    def sockets() -> list[Socket]:
+        if refused.is_set():
+            return look()
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    async def story() -> None:
+        async with house.agent() as agent:
+            shard = house.spec()
+            agent.order(assign(shard))
+            await until(lambda: agent.state.shards[shard.key].state == "held", "held")
+            with monkeypatch.context() as patch:
+                patch.setattr(launcher, "must_be_free", lambda _: None)
+                patch.setattr(procfs, "sockets", sockets)
+                agent.order(start(shard))
+                await until(
+                    lambda: "Too many open files" in agent.state.shards[shard.key].reason, "it is said"
+                )
+                refused.set()
+                await until(lambda: agent.state.shards[shard.key].state == "ready", "ready")
+            await gone(agent, shard)
+
+    asyncio.run(story())
+
+
+def test_an_engine_for_embeddings_is_ready_once_it_embeds(house: House) -> None:
+    """It refuses every completion, and was never asked for one."""
+
+    async def story() -> None:
+        async with house.agent() as agent:
+            shard = house.spec(does="embeds", args=(("embeddings", True),))
+            await ready(house, agent, shard)
+            await gone(agent, shard)
+
+    asyncio.run(story())
+
+
+# --- one answer ------------------------------------------------------------------------------
+
+
+async def asked(url: str, within: float = 5.0) -> NoAnswer:
+    """Why there is no answer."""
+    async with httpx.AsyncClient(trust_env=False) as client:
+        with pytest.raises(NoAnswer) as caught:
+            await ask(client, "GET", url, within=within)
+    return caught.value
+
+
+Says = Callable[[asyncio.StreamWriter], Awaitable[None]]
+
+
+@contextlib.asynccontextmanager
+async def serving(says: Says) -> AsyncIterator[str]:
+    """The address of one page of one server, whose one connection is over afterwards."""
+    over = asyncio.Event()
+
+    async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            await says(writer)
+            await writer.drain()
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+        over.set()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/x"
+        await over.wait()
+
+
+@pytest.mark.parametrize(
+    ("says", "outcome", "said"),
+    [
+        (b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * (LARGEST + 1), "odd", "/x answers with more than 4.2 MB"),
+        (b"HTTP/1.1 302 OK\r\nLocation: http://[::1\r\nContent-Length: 0\r\n\r\n", "broke", "/x breaks off"),
+        (b"SSH-2.0\r\n", "broke", "/x breaks off"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx", "broke", "/x breaks off"),
+    ],
+)
+def test_an_answer_that_is_none_is_said(says: bytes, outcome: str, said: str) -> None:
+    """Too large, redirected to nowhere, of another protocol, cut: no other exception ever."""
+
+    async def at_once(writer: asyncio.StreamWriter) -> None:
+        writer.write(says)
+
+    async def story() -> None:
+        async with serving(at_once) as url:
+            none = await asked(url)
+            assert none.outcome == outcome
+            assert said in none.said
+
+    asyncio.run(story())
+
+
+def test_an_answer_that_drips_is_late() -> None:
+    """A byte now and then keeps no probe for longer than it may take."""
+
+    async def drips(writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        while True:
+            writer.write(b"x")
+            await writer.drain()
+            await asyncio.sleep(0.02)
+
+    async def story() -> None:
+        async with serving(drips) as url:
+            assert (await asked(url, within=0.2)).outcome == "late"
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    "url", ["http://bad host:1/x", f"http://{'a' * 70}.b:1/x", "http://[::1/x", "http://a:99999/x"]
+)
+def test_an_address_that_is_none_is_said(url: str) -> None:
+    """Whoever wrote it reads it; the agent lives."""
+    none = asyncio.run(asked(url))
+    assert none.outcome in ("odd", "refused")
