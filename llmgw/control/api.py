@@ -26,7 +26,7 @@ from llmgw.kit.units import show_bytes
 from llmgw.planning import screen
 from llmgw.planning.gc import Listing, Wanted, listing
 from llmgw.planning.plan import Plan
-from llmgw.planning.view import View, look
+from llmgw.planning.view import View
 from llmgw.transport.http import Request, Response, problem
 
 LONGEST_WAIT = 30.0
@@ -117,8 +117,7 @@ class Api:
             return problem(_STATUS.get(type(error), 400), error.said, help=error.help)
 
     def _look(self) -> View:
-        loop = self._loop
-        return look(loop.desired, loop.fleet, loop.ledger, self._clock.now(), loop.timers)
+        return self._loop.view()
 
     async def _status(self, _: Request) -> Response:
         view, standing = self._look(), self._adoption.standing

@@ -23,6 +23,7 @@ from llmgw.planning.desired import Desired
 from llmgw.planning.ledger import Ledger
 from llmgw.planning.needs import Unplaced
 from llmgw.planning.settle import settle
+from llmgw.planning.view import View, look
 
 log = logging.getLogger(__name__)
 
@@ -74,6 +75,12 @@ class Loop:
         """Another desired state stands from now on."""
         self.desired = desired
         self._news.set()
+
+    def view(self) -> View:
+        """What there is to see now; by what the passes remember, so that a screen costs what changed."""
+        view = look(self.desired, self.fleet, self.ledger, self._clock.now(), self.timers, self._board)
+        self._board.rest(acted=False)
+        return view
 
     def fence(self, said: str) -> None:
         """A newer control plane commands our nodes: we give no more orders, and say so."""

@@ -4,11 +4,10 @@ A GPU is held from the moment a shard is assigned until its node reported it gon
 processes hold theirs. What a node did not say is None, and refuses nothing.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from llmgw.fleet.node import Gpu, NodeInfo
 from llmgw.fleet.shard import PORTS_PER_SHARD, ShardSpec
-from llmgw.fleet.world import Fleet
 
 _MICRO = 1_000_000
 _NONE: frozenset[str] = frozenset()
@@ -96,15 +95,6 @@ class Room:
         first, last = self.info.ports
         if first <= port <= last:
             self._blocks |= 1 << (port - first) // PORTS_PER_SHARD
-
-
-def rooms(fleet: Fleet) -> Mapping[str, Room]:
-    """The room on every node that has ever registered, by node id."""
-    found = {name: Room(node.info) for name, node in fleet.nodes.items()}
-    for shard in fleet.shards.values():
-        if shard.spec.node in found:
-            found[shard.spec.node].add(shard.spec)
-    return found
 
 
 def room(info: NodeInfo, specs: Iterable[ShardSpec]) -> Room:

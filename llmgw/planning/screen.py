@@ -5,7 +5,6 @@ The control plane's API sends them, the CLI prints them; both from the very look
 
 import dataclasses
 
-from llmgw.fleet.inventory import rooms
 from llmgw.fleet.replica import Replica
 from llmgw.fleet.shard import Progress
 from llmgw.planning.needs import Unplaced
@@ -82,7 +81,7 @@ class ModelRow:
 
 def replica_rows(view: View, unplaced: tuple[Unplaced, ...]) -> tuple[ReplicaRow, ...]:
     """Every replica, then every wanted one that has no place or waits for its back-off."""
-    rows = [_replica_row(view, replica) for replica in view.replicas.values()]
+    rows = [_replica_row(view, replica) for _, replica in sorted(view.replicas.items())]
     rows += [
         ReplicaRow(item.model, item.model, "Pending", 0, 1, profile=item.profile, detail=_why_not(item))
         for item in unplaced
@@ -171,14 +170,13 @@ def _state(view: View, replica: Replica) -> tuple[str, str]:
 
 def node_rows(view: View) -> tuple[NodeRow, ...]:
     """Every node of the roster, by name; those that have not spoken yet have only their id."""
-    there = rooms(view.fleet)
     rows = []
     for name, standing in view.standings.items():
         node = view.fleet.nodes.get(name)
         if node is None:
             rows.append(NodeRow(name, name, standing, False, 0.0, None, None, None, None, None, 0))
             continue
-        info = node.info
+        info, room = node.info, view.board.stock.sites[name].room
         rows.append(
             NodeRow(
                 id=name,
@@ -187,13 +185,13 @@ def node_rows(view: View) -> tuple[NodeRow, ...]:
                 connected=node.connected,
                 seen=max(0.0, view.now - node.last_seen),
                 gpus=None if info.gpus is None else len(info.gpus),
-                gpus_free=None if info.gpus is None else len(there[name].free_gpus()),
+                gpus_free=None if info.gpus is None else len(room.free_gpus()),
                 memory_free=info.memory_free,
                 disk_free=info.disk_free,
                 engines=None
                 if info.engines is None
                 else tuple(f"{e.name} {e.version}".strip() for e in info.engines),
-                shards=len(view.fleet.on_node(name)),
+                shards=room.shards,
                 cordoned=view.board.cordoned.get(name, ""),
                 address=info.address,
                 build=info.build,
@@ -234,7 +232,7 @@ def outstanding(view: View) -> tuple[str, ...]:
         ready = sum(r.phase == "Ready" for r in fresh)
         if ready < wanted(view, model) and name not in view.desired.marks.paused:
             lines.append(f"{name}: {ready} of {wanted(view, model)} ready")
-    for replica in view.replicas.values():
+    for _, replica in sorted(view.replicas.items()):
         model_now = catalog.models.get(replica.model)
         current = catalog.generations(model_now) if model_now is not None else {}
         if replica.id in view.ledger.drains or replica.generation not in current:

@@ -10,6 +10,7 @@ from llmgw.fleet import events
 from llmgw.fleet.shard import ShardStatus
 from llmgw.fleet.world import Fleet
 from llmgw.kit.chance import Chance, seeded
+from llmgw.planning import screen
 from llmgw.planning.actions import Action, Assign, Start, Stop
 from llmgw.planning.board import Board
 from llmgw.planning.changes import changed
@@ -17,6 +18,7 @@ from llmgw.planning.desired import Desired
 from llmgw.planning.ledger import Ledger
 from llmgw.planning.reconcile import reconcile
 from llmgw.planning.settle import Settled, settle
+from llmgw.planning.view import look
 from tests.planning.fleets import NOW, big
 from tests.planning.history import TIMERS, Day
 from tests.planning.story import Story, a_catalog, a_model, a_node, a_profile
@@ -81,6 +83,24 @@ def test_a_pass_that_nobody_obeyed_can_be_asked_again() -> None:
             first = settle(*asked, seeded(seed), TIMERS, board)
             assert settle(*asked, seeded(seed), TIMERS, board) == first
             day.fleet, day.ledger = first.fleet, first.ledger
+
+
+def test_screens_may_look_between_passes() -> None:
+    """Somebody who only looks, with the same memory, takes nothing from the next pass and sees what a fresh look sees."""
+    for seed in range(12):
+        day, board = Day(seed), Board()
+        one, other = seeded(seed), seeded(seed)
+        for _ in range(20):
+            day.happens()
+            asked = (day.desired, day.fleet, day.ledger, day.now, TIMERS)
+            seen, fresh = look(*asked, board), look(*asked)
+            board.rest(acted=False)
+            assert screen.replica_rows(seen, ()) == screen.replica_rows(fresh, ())
+            assert screen.node_rows(seen) == screen.node_rows(fresh)
+            assert screen.outstanding(seen) == screen.outstanding(fresh)
+            done = settle(*asked[:4], one, TIMERS, board)
+            assert done == forgetful(*asked[:4], other)
+            day.fleet, day.ledger = done.fleet, done.ledger
 
 
 def test_a_pass_that_broke_off_leaves_nothing_behind() -> None:
