@@ -2,36 +2,48 @@
 
 import asyncio
 import pathlib
+import threading
+from collections.abc import Mapping, Sequence
 
 import pytest
 
-from llmgw.catalog.load import MAX_FILES
+from llmgw.catalog.diagnostics import Diagnostic
+from llmgw.catalog.load import MAX_FILES, Cache, Checked
 from llmgw.control import api as api_module
 from llmgw.control.adoption import Proposal
-from llmgw.kit.clock import SystemClock
+from llmgw.fleet import events
+from llmgw.fleet.node import NodeInfo
 from tests.control.plane import Plane, files
+from tests.transport.harness import until
 
-LARGE = 2_000
-"""Models of a catalog that takes a good part of a second to read."""
+
+class Slow(Cache):
+    """Takes as long to check a catalog as the loop takes to say something meanwhile."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.began, self.go_on = threading.Event(), threading.Event()
+
+    def check(self, files: Mapping[str, bytes], before: Sequence[Diagnostic] = ()) -> Checked:
+        self.began.set()
+        assert self.go_on.wait(5), "nobody was heard meanwhile"
+        return super().check(files, before)
 
 
 def test_a_large_upload_is_read_beside_the_loop(tmp_path: pathlib.Path) -> None:
     """While it is read, everybody else is heard: agents that were not answered for seconds were let go."""
-    plane, clock = Plane(tmp_path), SystemClock()
-    proposal = Proposal(files(*(f"m{n}" for n in range(LARGE)), replicas=0))
+    plane, slow = Plane(tmp_path), Slow()
+    plane.adoption._cache = slow
 
-    async def longest_silence() -> tuple[float, float]:
-        reading = asyncio.ensure_future(plane.adoption._load(proposal.files))
-        began = heard = clock.now()
-        longest = 0.0
-        while not reading.done():
-            await asyncio.sleep(0.001)
-            longest, heard = max(longest, clock.now() - heard), clock.now()
-        assert len((await reading).models) == LARGE
-        return longest, clock.now() - began
+    async def story() -> None:
+        planning = asyncio.ensure_future(plane.adoption.plan(Proposal(files("qwen"))))
+        await until(slow.began.is_set, "it is read")
+        assert not planning.done()
+        slow.go_on.set()
+        assert [row.model for row in (await planning).rows] == ["qwen"]
 
-    longest, whole = asyncio.run(longest_silence())
-    assert longest < whole / 4
+    plane.hears(events.Registered(NodeInfo("n0", "n0", engines=None)))
+    asyncio.run(story())
 
 
 def test_more_files_than_a_catalog_has(tmp_path: pathlib.Path) -> None:
