@@ -22,11 +22,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from llmgw.kit.clock import SystemClock
 from tests.lab.command import Outcome
 from tests.sim import run as sim_run
+from tests.sim.edges import EDGES
 from tests.sim.faults import KINDS
 from tests.sim.mutants import MUTANTS, planted
 from tests.sim.oracle import Violation
 from tests.sim.run import Run
 from tests.sim.shrink import shrink
+
+MANY, OFTEN = 1000, 100
+"""From how many seeds on every edge of the lifecycles must have been walked how often."""
 
 
 def run(argv: Sequence[str]) -> Outcome:
@@ -79,7 +83,22 @@ def _many(options: argparse.Namespace) -> Outcome:
         took.update(found.took)
     for kind, count in sorted(took.items()):
         print(f"{count:8} {kind}")
-    return _outcome(runs, took=took, wall=SystemClock().now() - started)
+    edges = collections.Counter(dict.fromkeys(EDGES, 0))
+    for found in runs:
+        edges.update(found.edges)
+    for edge, count in edges.items():
+        print(f"{count:8} {edge}")
+    return _told(_outcome(runs, took=took, wall=SystemClock().now() - started), edges, len(runs))
+
+
+def _told(outcome: Outcome, edges: collections.Counter[str], seeds: int) -> Outcome:
+    """L6: over many seeds every edge of the lifecycles was walked often enough to mean something."""
+    rare = [edge for edge in EDGES if edges[edge] < OFTEN]
+    figures = {**outcome.figures, "edges": len(EDGES), "edges_rare": len(rare)}
+    if seeds < MANY or not rare:
+        return dataclasses.replace(outcome, figures=figures)
+    said = "; ".join(filter(None, (outcome.said, f"L6: fewer than {OFTEN} times: {', '.join(rare)}")))
+    return dataclasses.replace(outcome, passed=False, figures=figures, said=said)
 
 
 def _runs(options: argparse.Namespace) -> Iterator[Run]:

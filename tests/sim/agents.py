@@ -35,6 +35,10 @@ class Surroundings(Protocol):
         """An engine is about to be executed."""
         ...
 
+    def stepped(self, before: core.AgentState, commands: tuple[core.Command, ...]) -> None:
+        """An agent's core made a step."""
+        ...
+
     def note(self, line: str) -> None:
         """One line of the trace."""
         ...
@@ -176,7 +180,9 @@ class Agent:
     # --- deciding and doing -------------------------------------------------------------------
 
     def _feed(self, event: core.Event) -> None:
-        self.state, commands = core.step(self.state, event, self.clock.now)
+        before = self.state
+        self.state, commands = core.step(before, event, self.clock.now)
+        self._world.stepped(before, commands)
         for command in commands:
             self._do(command)
         due = core.wake_at(self.state)

@@ -21,7 +21,8 @@ from tests.sim.world import World
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Run:
-    """What came of one seed. `digest` is of the whole trace; `took` counts faults that had an effect."""
+    """What came of one seed. `digest` is of the whole trace; `took` counts faults that had an effect,
+    `edges` what `sim.edges` names."""
 
     seed: int
     faults: tuple[Fault, ...]
@@ -30,6 +31,7 @@ class Run:
     seconds: float
     took: collections.Counter[str]
     orders: int
+    edges: collections.Counter[str]
     digest: str
     trace: tuple[str, ...]
 
@@ -61,6 +63,7 @@ def run(
         seconds=world.clock.now,
         took=world.took,
         orders=world.oracle.orders,
+        edges=world.edges.count,
         digest=world.digest,
         trace=tuple(world.trace),
     )
@@ -83,6 +86,7 @@ def _watched(world: World, forgetful: bool) -> Iterator[None]:
         known = frozenset(replica for replica, _ in fleet.shards)
         result = decide(desired, fleet, ledger, now, chance, timers, None if forgetful else memory)
         world.oracle.passed(result, known)
+        world.edges.passed(memory)
         return result
 
     settle.reconcile = watched

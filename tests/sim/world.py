@@ -10,7 +10,7 @@ import functools
 import hashlib
 from collections.abc import Iterable
 
-from llmgw.agent.core import Launch
+from llmgw.agent.core import AgentState, Command, Launch
 from llmgw.catalog.model import Catalog
 from llmgw.fleet import events
 from llmgw.fleet.routes import Endpoint, Routes
@@ -19,8 +19,9 @@ from llmgw.planning import actions
 from tests.sim import faults as fault_kinds
 from tests.sim import scenario
 from tests.sim.agents import Agent
-from tests.sim.clockwork import Clockwork
+from tests.sim.clockwork import Clockwork, Life
 from tests.sim.control import Control, Disk
+from tests.sim.edges import Edges
 from tests.sim.faults import Fault
 from tests.sim.gateways import Gateway
 from tests.sim.links import DIRECTIONS, End, Path, Stream
@@ -59,6 +60,8 @@ class World:
         self._engines: dict[ShardKey, Engine] = {}
         self._listened = 0.0
         self._listening_since: float | None = None
+        self._trouble = Life()
+        self.edges = Edges()
         self.oracle = Oracle(self)
         self.machines = {
             name: Machine(self.clock, name, gpus, self) for name, gpus in self.scenario.machines.items()
@@ -81,7 +84,7 @@ class World:
     def live(self, events: int | None) -> None:
         """Faults, then rest; then a restart of the control plane, which must disturb nothing."""
         for number, fault in enumerate(self.plan):
-            self.clock.at(fault.at, functools.partial(self._strike, number, fault))
+            self.clock.at(fault.at, functools.partial(self._strike, number, fault), self._trouble)
         self.clock.run(HORIZON, events)
         self._heal()
         self._come_to_rest()
@@ -117,6 +120,7 @@ class World:
             self._undo.pop(number)()
 
     def _heal(self) -> None:
+        self._trouble.over = True
         self.plan = self.plan[: sum(fault.at <= self.clock.now for fault in self.plan)]
         for number in list(self._undo):
             self._end(number)
@@ -249,6 +253,7 @@ class World:
         self._listening_since = self.clock.now
         self.control = Control(self.clock, self.disk, self.scenario.timers, self)
         self.oracle.control_started()
+        self.edges.control_started()
         self.control.start()
 
     def stop_control(self) -> None:
@@ -339,6 +344,10 @@ class World:
     def launching(self, machine: Machine, command: Launch) -> None:
         """An engine is about to be executed."""
         self.oracle.launching(machine, command)
+
+    def stepped(self, before: AgentState, commands: tuple[Command, ...]) -> None:
+        """An agent's core made a step."""
+        self.edges.stepped(before.shards, commands)
 
     def heard(self, control: Control, event: events.Event) -> None:
         """An event is about to be applied to the fleet."""
