@@ -254,13 +254,15 @@ class Agent:
         if name in machine.disk or not source.fetched:
             self._after(0.05, lambda: self._feed(core.Fetched(name)))
             return
-        self._after(0.1, lambda: self._feed(core.Fetching(name)))
         if name in self._flights:
+            self._after(0.1, lambda: self._feed(core.Fetching(name)))
             return
         self._flights.add(name)
         fails = machine.bad_fetch
-        took = self._chance.uniform(2.0, 30.0) * (0.3 if fails else machine.slow_fetch)
-        self._after(took, lambda: self._landed(source, "cannot fetch: the hub said 503" if fails else ""))
+        begins = self._chance.uniform(0.1, 8.0)
+        took = self._chance.uniform(0.1, 30.0) * (0.3 if fails else machine.slow_fetch)
+        self._after(begins, lambda: self._feed(core.Fetching(name)))
+        self._after(took if fails else begins + took, lambda: self._landed(source, "cannot fetch: the hub said 503" if fails else ""))
 
     def _landed(self, source: Source, said: str) -> None:
         name = cache_name(source)

@@ -175,7 +175,7 @@ class Machine:
             return
         self._reach(engine, "started")
         if engine.spec.rank == 0:
-            self._later(self._chance.uniform(1.0, 40.0) * self.slow_start, lambda: self._joined(engine))
+            self._later(self._chance.uniform(0.1, 40.0) * self.slow_start, lambda: self._joined(engine))
 
     def _joined(self, engine: Engine) -> None:
         """Rank 0 serves once every worker is there; without one of them it waits for ever."""

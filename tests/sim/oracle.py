@@ -70,6 +70,7 @@ class Oracle:
         self._life = Memory(0.0)
         self._stopped: set[str] = set()
         self._routed: set[str] = set()
+        self._given_up: dict[int, set[str]] = {}
         self.orders = 0
 
     @property
@@ -330,7 +331,14 @@ class Oracle:
     # --- routing ------------------------------------------------------------------------------
 
     def published(self, routes: Routes) -> None:
-        """S7, S8: what a new table sends clients to."""
+        """S7, S8: what a new table sends clients to. Who was too silent for it is remembered: a word
+        may come while the table travels."""
+        lost = self._world.control.timers.lost - DEAF
+        self._given_up[routes.version] = {
+            engine.spec.replica
+            for engine in self._world.engines()
+            if self._world.silence(engine.spec.node) >= lost
+        }
         for endpoint in routes.endpoints:
             failed = endpoint.replica in self._life.failed
             self._require(not failed, "S7", f"{endpoint.replica} is routed after it failed")
@@ -365,12 +373,11 @@ class Oracle:
                 or endpoint.draining
                 or replica in self._stopped
                 or replica in self._life.failed
+                or replica in self._given_up.get(routes.version, ())
             ):
                 continue
-            engines = self._world.serving_replica(replica)
-            timers = self._world.control.timers
-            near = all(self._world.silence(e.spec.node) < timers.lost - DEAF for e in engines)
-            self._require(not engines or not near, "S4", f"{replica} serves, and {gateway.name} forgets it")
+            serves = bool(self._world.serving_replica(replica))
+            self._require(not serves, "S4", f"{replica} serves, and {gateway.name} forgets it")
 
     @staticmethod
     def _require(holds: bool, code: str, said: str) -> None:

@@ -30,10 +30,11 @@ def draw(chance: Chance) -> Scenario:
     machines = {
         f"n{i}": tuple(Gpu(f"n{i}-g{j}", "H100", 80 * GIB) for j in range(cards)) for i in range(count)
     }
+    lost = chance.choice((90.0, 180.0, 300.0))
     return Scenario(
         machines=machines,
         catalog=_catalog(chance, count, cards),
-        timers=Timers(lost=chance.choice((90.0, 180.0, 300.0))),
+        timers=Timers(lost=lost, lost_grace=lost),
         gateways=chance.randint(1, 3),
         clients=Clients(chance.uniform(4.0, 12.0), chance.choice((0.05, 0.1, 0.4))),
     )
@@ -82,8 +83,11 @@ def scaled(catalog: Catalog, name: str, wanted: int) -> Catalog:
 
 
 def rearranged(catalog: Catalog, name: str, mark: int) -> Catalog:
-    """The catalog with another engine argument for one model: a new generation."""
+    """The catalog with another revision of one model's weights, or another engine argument: a new generation."""
     model = catalog.models[name]
+    if model.source.fetched and mark % 2:
+        moved = dataclasses.replace(model, source=parse(f"hf://org/{name}@r{mark}"))
+        return dataclasses.replace(catalog, models={**catalog.models, name: moved})
     profile = catalog.profiles[model.profiles[0]]
     changed = dataclasses.replace(profile, args=(("seed", mark),))
     return dataclasses.replace(catalog, profiles={**catalog.profiles, profile.name: changed})
