@@ -79,7 +79,7 @@ class Link:
     """Runs until it is cancelled. `report`, `progress` and `answer` may be called at any time.
 
     `connect` opens a channel; `snapshot` describes the node whole, now; `heartbeat` makes the next
-    heartbeat. `adopt(epoch, revision)` must have the epoch on disk when it returns; `obey` gets each
+    heartbeat. `adopt(epoch, revision)` must have the epoch on disk when it returns, where the disk takes it; `obey` gets each
     command once. `patience` is how long the control plane may take to answer a registration.
     """
 

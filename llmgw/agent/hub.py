@@ -77,7 +77,7 @@ async def _ask(client: httpx.AsyncClient, url: str, hub: Hub) -> Any:
         body = await read_bounded(response, _LISTING)
     try:
         return json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Trouble(f"the hub at {hub.endpoint} answers no JSON", passing=True) from error
 
 

@@ -26,11 +26,15 @@ log = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Launched:
-    """A shard that was executed: its durable record, its leader and its tree."""
+    """A shard that was executed: its record, its leader and its tree.
+
+    `unsaved` is why the record is not on the disk as it is here; by the intent there its cookie is known.
+    """
 
     record: Record
     leader: process.Leader
     tree: Tree
+    unsaved: str = ""
 
 
 class Launcher:
@@ -61,12 +65,19 @@ class Launcher:
         group = self.cgroups.make(cookie) if self.cgroups is not None else ""
         record = Record(spec, Identity(cookie, group), argv=line.argv, log=str(output))
         try:
-            self.records.write(record)
+            self._intend(record)
             return self._fork(record, line)
-        except OSError:
+        except (OSError, Failed):
             if self.cgroups is not None and group:
                 self.cgroups.remove(group)
             raise
+
+    def _intend(self, record: Record) -> None:
+        """What no disk knows of is never started: the next agent could not find it."""
+        try:
+            self.records.write(record)
+        except OSError as error:
+            raise Failed(f"cannot record its launch in {self.records.directory}: {error.strerror}") from error
 
     def _fork(self, record: Record, line: CommandLine) -> Launched:
         spec, intent = record.spec, record.identity
@@ -78,11 +89,16 @@ class Launcher:
         leader = process.launch(line, env, intent, pathlib.Path(record.log), directory)
         tree = Tree(leader.identity, self.cgroups, leader)
         running = dataclasses.replace(record, identity=leader.identity, state="running")
+        return Launched(running, leader, tree, self.save(running))
+
+    def save(self, record: Record) -> str:
+        """Put the record of what runs on the disk. Returns why it is not there; empty = it is."""
         try:
-            self.records.write(running)
-        except OSError as error:  # the intent is on the disk: by its cookie the next agent finds the rest
-            log.warning("cannot complete the record of %s: %s", marks.shard_name(spec.key), error)
-        return Launched(running, leader, tree)
+            self.records.write(record)
+        except OSError as error:
+            name = marks.shard_name(record.spec.key)
+            return f"cannot write the record of {name} in {self.records.directory}: {error.strerror}"
+        return ""
 
 
 def inherited() -> Mapping[str, str]:

@@ -42,7 +42,8 @@ def trim(path: pathlib.Path, keep: int) -> None:
 
 
 def prune(directory: pathlib.Path, keep: int) -> None:
-    """Remove all but the `keep` newest logs."""
-    logs = sorted(directory.glob("*.log"), key=lambda path: path.stat().st_mtime, reverse=True)
-    for path in logs[keep:]:
-        path.unlink(missing_ok=True)
+    """Remove all but the `keep` newest logs. One that cannot be removed now is removed another time."""
+    with contextlib.suppress(OSError):
+        logs = sorted(directory.glob("*.log"), key=lambda path: path.stat().st_mtime, reverse=True)
+        for path in logs[keep:]:
+            path.unlink(missing_ok=True)

@@ -93,6 +93,7 @@ def launch(
     argv = ("/bin/sh", "-c", _ENTER, f"{group}/cgroup.procs", *line.argv) if group else line.argv
     if not os.access(line.argv[0], os.X_OK):
         raise PermissionError(f"{line.argv[0]} is no program that this user may execute")
+    boot = procfs.boot_id()
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
         child = subprocess.Popen(
@@ -108,11 +109,22 @@ def launch(
         )
     finally:
         os.close(output)
+    try:
+        return _led(child, identity, boot)
+    except OSError:
+        child.kill()
+        child.wait()
+        raise
+
+
+def _led(child: "subprocess.Popen[bytes]", identity: Identity, boot: str) -> Leader:
     # Not reaped by anybody else, so the pid is still its own.
     pidfd = os.pidfd_open(child.pid)
     found = procfs.stat(child.pid)
-    assert found is not None
-    known = Identity(identity.cookie, identity.cgroup, procfs.boot_id(), child.pid, found.ticks)
+    if found is None:
+        os.close(pidfd)
+        raise OSError(f"pid {child.pid} cannot be looked at in {procfs.PROC}")
+    known = Identity(identity.cookie, identity.cgroup, boot, child.pid, found.ticks)
     return Leader(known, pidfd, child)
 
 

@@ -5,6 +5,7 @@ all at start. A record is the full spec: it can describe the process to a contro
 forgotten everything. One that cannot be read is set aside, never deleted and never fatal.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -54,7 +55,7 @@ class Records:
     """The directory of records. Everything here is durable when it returns."""
 
     def __init__(self, directory: pathlib.Path) -> None:
-        self._directory = directory
+        self.directory = directory
         self._quarantine = directory / "quarantine"
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
 
@@ -68,35 +69,40 @@ class Records:
     def forget(self, key: ShardKey) -> None:
         """Remove the record of `key`, if there is one."""
         self._path(key).unlink(missing_ok=True)
-        sync_directory(self._directory)
+        sync_directory(self.directory)
 
     def read(self) -> Found:
         """Every record. Bad files are moved to `quarantine/`; what a newer release wrote is left as it is."""
         records: list[Record] = []
         foreign: set[str] = set()
         problems: list[str] = []
-        for path in sorted(self._directory.iterdir()):
+        for path in sorted(self.directory.iterdir()):
             if path.name.startswith("."):
-                path.unlink()  # a write that was cut off
+                with contextlib.suppress(OSError):
+                    path.unlink()  # a write that was cut off
             elif path.suffix == ".json":
                 try:
                     records.append(_read(path))
                 except _Newer as newer:
                     foreign |= {_shard_of(path), newer.cookie} - {""}
                     problems.append(f"left record {path.name} alone: {newer}")
-                except (OSError, ValueError) as error:
+                except (OSError, ValueError, RecursionError) as error:
                     problems.append(self._set_aside(path, str(error)))
         return Found(tuple(records), frozenset(foreign), tuple(problems))
 
     def _set_aside(self, path: pathlib.Path, why: str) -> str:
-        self._quarantine.mkdir(mode=0o700, exist_ok=True)
-        aside = self._quarantine / f"{path.name}.{path.stat().st_mtime_ns}"
-        path.replace(aside)
-        sync_directory(self._directory)
-        return f"set record {path.name} aside as {aside}: {' '.join(why.split())[:300]}"
+        why = " ".join(why.split())[:300]
+        try:
+            self._quarantine.mkdir(mode=0o700, exist_ok=True)
+            aside = self._quarantine / f"{path.name}.{path.stat().st_mtime_ns}"
+            path.replace(aside)
+            sync_directory(self.directory)
+        except OSError as error:
+            return f"cannot read record {path.name}: {why}; nor set it aside: {error.strerror}"
+        return f"set record {path.name} aside as {aside}: {why}"
 
     def _path(self, key: ShardKey) -> pathlib.Path:
-        return self._directory / f"{urllib.parse.quote(key[0], safe='')}.{key[1]}.json"
+        return self.directory / f"{urllib.parse.quote(key[0], safe='')}.{key[1]}.json"
 
 
 class _Newer(Exception):

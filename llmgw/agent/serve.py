@@ -23,7 +23,7 @@ from llmgw.agent.gpus import Gpus
 from llmgw.agent.inventory import Inventory
 from llmgw.agent.launcher import Launcher
 from llmgw.agent.records import Records
-from llmgw.agent.state import Obeyed, StateDir
+from llmgw.agent.state import Obeyed, StateDir, unusable
 from llmgw.agent.supervisor import Supervisor, SupervisorTimers
 from llmgw.agent.weights import Weights
 from llmgw.catalog.hub import Hub
@@ -69,10 +69,13 @@ class Settings:
 async def run(settings: Settings, *, ready: Callable[[str], None] | None = None) -> None:
     """Supervise until cancelled. `ready(node id)` is called once everything that ran is adopted.
 
-    Raises errors.Failed where the state directory is somebody else's.
+    Raises errors.Failed where the state directory is somebody else's, or nothing can be made in it.
     """
     with StateDir(settings.state_dir).held() as state:
-        agent = _Agent(settings, state, SystemClock())
+        try:
+            agent = _Agent(settings, state, SystemClock())
+        except OSError as error:
+            raise unusable(error, settings.state_dir) from error
         try:
             agent.start()
             if ready is not None:
@@ -91,13 +94,15 @@ class _Agent:
         self._settings, self._state, self._clock = settings, state, clock
         self._obeyed = state.obeyed()
         self._problems: tuple[str, ...] = ()
+        self._unkept = ""
         self._look = asyncio.Event()
         self._gpus = Gpus()
         chance = unseeded()
         self._cache = Cache(settings.cache or settings.state_dir / "cache")
         self._weights = Weights(self._cache, self.tasks, clock, chance, settings.fetch, settings.hub)
         engines = probe.find(settings.engines, probe.search_path(os.environ.get("PATH", "")))
-        self._inventory = Inventory(self._describe(engines), self._gpus, self._cache.root)
+        self._node_info = self._said = self._describe(engines)
+        self._inventory = Inventory(self._node_info, self._gpus, self._cache.root)
         self._link = Link(
             self._connect,
             snapshot=self._snapshot,
@@ -174,22 +179,32 @@ class _Agent:
 
     def _snapshot(self) -> messages.Register:
         now, state = self._clock.now(), self._supervisor.state
+        self._said = self._info()
         return messages.Register(
             epoch=self._obeyed.epoch,
             revision=self._obeyed.revision,
-            info=self._info(),
+            info=self._said,
             shards=state.statuses(now),
             failures=state.failures(now),
             progress=self._weights.progress(),
         )
 
     def _info(self) -> NodeInfo:
-        return self._inventory.read(
-            ours={mark.pid for mark in marks.scan(self.node)} if self._gpus.known else (),
-            our_ports=self._supervisor.state.ports_taken(),
-            weights=self._weights.entries(),
-            warnings=self._problems,
-        )
+        """The node now; as it was seen last where this machine does not let us look."""
+        try:
+            self._node_info = self._inventory.read(
+                ours={mark.pid for mark in marks.scan(self.node)} if self._gpus.known else (),
+                our_ports=self._supervisor.state.ports_taken(),
+                weights=self._weights.entries(),
+                warnings=(),
+            )
+        except OSError as error:
+            log.warning("cannot look at this node: %s", error)
+        return dataclasses.replace(self._node_info, warnings=self._warnings())
+
+    def _warnings(self) -> tuple[str, ...]:
+        unkept = (self._unkept,) if self._unkept else ()
+        return (*self._problems, *unkept, *self._supervisor.warnings())
 
     def _report(self, statuses: tuple[ShardStatus, ...]) -> None:
         self._link.report(statuses)
@@ -208,23 +223,37 @@ class _Agent:
 
     async def _changes(self) -> None:
         """What the node has and holds, told when it is seen to have changed: after a shard, or by itself."""
-        last = await asyncio.to_thread(self._info)
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._settings.inventory_every):
                     await self._look.wait()
             self._look.clear()
+            if self._unkept:
+                self._keep_obeyed()
             info = await asyncio.to_thread(self._info)
-            if (info.gpus, info.ports_taken, info.weights) != (last.gpus, last.ports_taken, last.weights):
+            if _told(info) != _told(self._said):
+                self._said = info
                 self._link.report((), info)
-            last = info
 
     # --- what the control plane says ---------------------------------------------------------
 
     def _adopt(self, epoch: int, revision: int) -> None:
         self._obeyed = Obeyed(epoch, max(revision, self._obeyed.revision))
-        self._state.obey(self._obeyed)
+        self._keep_obeyed()
         self._supervisor.heard()
+
+    def _keep_obeyed(self) -> None:
+        """On disk, or else in memory until the disk takes it: only the next agent would not know."""
+        before, self._unkept = self._unkept, ""
+        try:
+            self._state.obey(self._obeyed)
+        except OSError as error:
+            self._unkept = (
+                f"cannot remember epoch {self._obeyed.epoch} in {self._state.root}: {error.strerror}"
+            )
+        if self._unkept != before:
+            log.warning("%s", self._unkept or f"epoch {self._obeyed.epoch} is remembered again")
+            self._look.set()
 
     def _obey(self, command: Command) -> None:
         if isinstance(command, messages.Collect):
@@ -243,3 +272,8 @@ class _Agent:
         data = {"entries": [dataclasses.asdict(outcome) for outcome in outcomes]}
         self._link.answer(messages.Result(seq=command.seq, data=data))
         self._look.set()
+
+
+def _told(info: NodeInfo) -> tuple[object, ...]:
+    """What the control plane is told of at once when it changes."""
+    return info.gpus, info.ports_taken, info.weights, info.warnings

@@ -34,25 +34,37 @@ class StateDir:
     @contextlib.contextmanager
     def held(self) -> Iterator["StateDir"]:
         """Hold it for this process. Raises Failed naming who has it."""
-        self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # Not inherited by engines: the kernel lets go of it when we die, however we die.
-        lock = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        with open(lock, "r+", encoding="utf-8") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                holder = file.read().strip() or "unknown"
-                raise Failed(
-                    f"cannot use {self.root}: another agent (pid {holder}) runs on it",
-                    help="stop that one, or give this one its own --name, --state-dir and --ports",
-                ) from None
-            file.truncate(0)
-            file.write(str(os.getpid()))
-            file.flush()
+        lock = self._opened()
+        try:
+            self._lock(lock)
             yield self
+        finally:
+            os.close(lock)
+
+    def _opened(self) -> int:
+        try:
+            self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+            # Not inherited by engines: the kernel lets go of it when we die, however we die.
+            return os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise unusable(error, self.root) from error
+
+    def _lock(self, lock: int) -> None:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(lock, 20, 0).decode(errors="replace").strip() or "unknown"
+            raise Failed(
+                f"cannot use {self.root}: another agent (pid {holder}) runs on it",
+                help="stop that one, or give this one its own --name, --state-dir and --ports",
+            ) from None
+        # For people only: a full disk must not keep an agent from the engines that run.
+        with contextlib.suppress(OSError):
+            os.ftruncate(lock, 0)
+            os.pwrite(lock, str(os.getpid()).encode(), 0)
 
     def node(self) -> str:
-        """The id of this node, made at the first start."""
+        """The id of this node, made at the first start. Raises OSError where it cannot be kept."""
         path = self.root / "node-id"
         with contextlib.suppress(FileNotFoundError):
             if found := path.read_text().strip():
@@ -76,5 +88,13 @@ class StateDir:
             ) from error
 
     def obey(self, obeyed: Obeyed) -> None:
-        """Remember it, durably."""
+        """Remember it, durably. Raises OSError."""
         write_atomic(self.root / "obeyed", json.dumps(dataclasses.asdict(obeyed)).encode())
+
+
+def unusable(error: OSError, root: pathlib.Path) -> Failed:
+    """What an agent says that cannot begin with its directory `root`."""
+    return Failed(
+        f"cannot use {error.filename or root}: {error.strerror}",
+        help="make room there, or give this agent another --state-dir",
+    )

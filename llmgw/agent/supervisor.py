@@ -54,9 +54,13 @@ class SupervisorTimers:
 
 @dataclasses.dataclass(slots=True)
 class _Engine:
-    """One shard's processes. `lock` keeps its launch and its end apart."""
+    """One shard's processes. `lock` keeps its launch and its end apart.
+
+    `unsaved` is why the disk does not have `record` as it is; empty = it has.
+    """
 
     record: Record | None = None
+    unsaved: str = ""
     tree: Tree | None = None
     tasks: list["asyncio.Task[None]"] = dataclasses.field(default_factory=list)
     lock: asyncio.Lock = dataclasses.field(default_factory=asyncio.Lock)
@@ -94,6 +98,10 @@ class Supervisor:
     def state(self) -> core.AgentState:
         """What the node decides by, for Register and the heartbeat."""
         return self._state
+
+    def warnings(self) -> tuple[str, ...]:
+        """What people should know of this node's own disk."""
+        return tuple(engine.unsaved for engine in list(self._engines.values()) if engine.unsaved)
 
     def order(self, command: core.Order) -> None:
         """What the control plane asked, once its session has let it through."""
@@ -143,7 +151,7 @@ class Supervisor:
     def _take_over(self, record: Record, leader: process.Leader | None) -> None:
         tree = Tree(record.identity, self._launcher.cgroups, leader)
         key = record.spec.key
-        self._engines[key] = engine = _Engine(record, tree)
+        self._engines[key] = engine = _Engine(record, tree=tree)
         since = procfs.age(record.identity.ticks) if record.identity.ticks else 0.0
         self.tell(core.Adopted(record.spec, record.identity.pid, record.reached, since))
         if leader is None:
@@ -193,6 +201,8 @@ class Supervisor:
             await self._weights.ensure(source)
         except LlmgwError as error:
             self.tell(core.FetchFailed(name, error.said))
+        except OSError as error:
+            self.tell(core.FetchFailed(name, f"cannot look at {error.filename}: {error.strerror}"))
         else:
             self.tell(core.Fetched(name))
         finally:
@@ -215,6 +225,7 @@ class Supervisor:
 
     def _launched(self, engine: _Engine, launched: Launched) -> None:
         engine.record, engine.tree = launched.record, launched.tree
+        self._saved(engine, launched.unsaved)
         self.tell(core.Launched(launched.record.spec.key, launched.record.identity.pid))
         self._watch(engine, launched.record, launched.leader)
 
@@ -274,10 +285,12 @@ class Supervisor:
 
     def _keep(self, engine: _Engine, record: Record) -> None:
         engine.record = record
-        try:
-            self._launcher.records.write(record)
-        except OSError as error:
-            log.warning("cannot record that %s is %s: %s", record.spec.key, record.reached, error)
+        self._saved(engine, self._launcher.save(record))
+
+    def _saved(self, engine: _Engine, unsaved: str) -> None:
+        if unsaved and unsaved != engine.unsaved:
+            log.warning("%s", unsaved)
+        engine.unsaved = unsaved
 
     def _forget(self, key: ShardKey) -> None:
         """A record that stays describes nothing that lives: the next start forgets it."""
@@ -303,6 +316,9 @@ class Supervisor:
             for engine in list(self._engines.values()):
                 if engine.record is not None:
                     await asyncio.to_thread(logs.trim, pathlib.Path(engine.record.log), self.LOG_KEPT)
+            for engine in self._engines.values():
+                if engine.record is not None and engine.unsaved:
+                    self._keep(engine, engine.record)
             await asyncio.sleep(self._timers.trim)
 
 

@@ -67,18 +67,25 @@ class Tree:
         loop = asyncio.get_running_loop()
         begun, seen, clean = loop.time(), set[int](), 0
         while clean < 2:
-            left = await asyncio.to_thread(self.kill)
-            seen.update(stat.pid for stat in left)
-            held = "" if left else holds(frozenset(seen))
-            clean = 0 if left or held else clean + 1
+            remains = await self._round(seen, holds)
+            clean = 0 if remains else clean + 1
             late = loop.time() - begun >= timers.patience
-            if late and not clean:
-                lingers(held or _named(left))
+            if late and remains:
+                lingers(remains)
             if clean < 2:
                 await asyncio.sleep(timers.slow_look if late else timers.look)
         self.release()
         if self._cgroups is not None and self.identity.cgroup:
             self._cgroups.remove(self.identity.cgroup)
+
+    async def _round(self, seen: set[int], holds: Holds) -> str:
+        """Kill once more. What is left, in words; empty = nothing. `seen` are its pids so far."""
+        try:
+            left = await asyncio.to_thread(self.kill)
+        except OSError as error:
+            return f"cannot look at its processes: {error.strerror}"
+        seen.update(stat.pid for stat in left)
+        return _named(left) if left else holds(frozenset(seen))
 
     def kill(self) -> tuple[procfs.Stat, ...]:
         """One round: everybody in the tree is sent SIGKILL. Returns who was there."""

@@ -194,10 +194,11 @@ def test_a_refusal_of_the_hub_says_what_would_help(status: int, help_: str, tmp_
         assert len(server.asked) == 1
 
 
-def test_a_hub_that_is_busy_is_asked_again(tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize("body", [b"<html>", b"[" * 200_000])
+def test_a_hub_that_is_busy_is_asked_again(body: bytes, tmp_path: pathlib.Path) -> None:
     """429, 5xx and an answer that is no JSON pass."""
     with _hub(FILES) as server:
-        server.behave(LISTING, Answer(status=429), Answer(status=200, body=b"<html>"), Answer())
+        server.behave(LISTING, Answer(status=429), Answer(status=200, body=body), Answer())
         assert _fetch(server, tmp_path).is_dir()
 
 

@@ -1,5 +1,6 @@
 """Records: whole or absent, and never a reason to kill or to give up."""
 
+import errno
 import hashlib
 import json
 import os
@@ -121,3 +122,22 @@ def edit(path: pathlib.Path, change: object, version: int = 1) -> None:
     text = json.dumps(body, sort_keys=True, separators=(",", ":"))
     digest = hashlib.sha256(text.encode()).hexdigest()
     path.write_text(json.dumps({"v": version, "sha256": digest, "body": body}))
+
+
+def test_a_bad_record_that_cannot_be_set_aside_is_said(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk has no room for a quarantine: the record stays, and the others are read."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    records = Records(tmp_path)
+    records.write(RECORD)
+    (tmp_path / "bad.json").write_text("[" * 200_000)
+    monkeypatch.setattr(pathlib.Path, "replace", refuse)
+    found = records.read()
+    assert found.records == (RECORD,)
+    (said,) = found.problems
+    assert said.startswith("cannot read record bad.json")
+    assert said.endswith("nor set it aside: No space left on device")

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import dataclasses
+import errno
 import json
 import os
 import pathlib
@@ -15,6 +16,7 @@ import pytest
 
 from llmgw.agent import marks, serve
 from llmgw.agent.health import HealthTimers
+from llmgw.agent.state import Obeyed, StateDir
 from llmgw.agent.supervisor import SupervisorTimers
 from llmgw.errors import Failed
 from llmgw.fleet.node import CachedWeights
@@ -249,3 +251,52 @@ def test_a_collect_is_answered_entry_by_entry(lab: Lab) -> None:
 def results(lab: Lab) -> list[wire.Result]:
     """The answers of the first stream."""
     return [message for message in lab.control.streams[0] if isinstance(message, wire.Result)]
+
+
+def test_an_epoch_that_the_disk_does_not_take_is_obeyed_all_the_same(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk is a warning that the control plane hears; the epoch is written once there is room."""
+    obey, free = StateDir.obey, asyncio.Event()
+
+    def obeys(state: StateDir, obeyed: Obeyed) -> None:
+        if not free.is_set():
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        obey(state, obeyed)
+
+    def warned() -> list[tuple[str, ...]]:
+        said = [message for message in lab.control.streams[0] if isinstance(message, wire.Report)]
+        return [message.info.warnings for message in said if message.info is not None]
+
+    async def story() -> None:
+        monkeypatch.setattr(StateDir, "obey", obeys)
+        async with listening(lab.control.serve) as (_, port), lab.agent(port):
+            await until(lambda: lab.joined(1), "registration")
+            said = f"cannot remember epoch 3 in {lab.root / 'a'}: No space left on device"
+            await until(lambda: (said,) in warned(), "the warning")
+            assert not (lab.root / "a" / "obeyed").exists()
+            free.set()
+            await until((lab.root / "a" / "obeyed").exists, "the epoch on disk")
+            await until(lambda: warned()[-1] == (), "no warning any more")
+
+    asyncio.run(story())
+
+
+def test_a_full_disk_keeps_no_agent_from_its_directory(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pid in the lock is for people: what holds is the lock."""
+
+    def refuse(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "pwrite", refuse)
+    with StateDir(tmp_path).held(), pytest.raises(Failed, match=r"another agent \(pid unknown\)"):
+        StateDir(tmp_path).held().__enter__()
+
+
+def test_a_directory_that_cannot_be_made_is_said(tmp_path: pathlib.Path) -> None:
+    """In words, and before anything runs."""
+    (tmp_path / "file").touch()
+    with pytest.raises(Failed, match=r"cannot use .*/file/a: Not a directory"):
+        StateDir(tmp_path / "file" / "a").held().__enter__()

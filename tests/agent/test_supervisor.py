@@ -1,16 +1,19 @@
 """One node with real processes: what lives, what ends, and what is told about it."""
 
 import asyncio
+import errno
 import os
 import pathlib
 import signal
 import socket
+import threading
 from collections.abc import Iterator
 
 import pytest
 
 from llmgw.agent import procfs
-from tests.agent.house import House, alive, gone, launched, ready, until
+from llmgw.agent.records import Record
+from tests.agent.house import Here, House, alive, gone, launched, ready, until
 from tests.agent.making import assign, start, stop
 
 
@@ -276,12 +279,109 @@ def test_a_record_that_cannot_be_written_starts_nothing(house: House) -> None:
             (house.root / "shards").rename(house.root / "elsewhere")
             agent.order(start(shard))
             await until(lambda: house.last(shard.key).state == "failed", "failed")
-            assert house.last(shard.key).reason.startswith("cannot start its process: [Errno 2]")
+            assert house.last(shard.key).reason == (
+                f"cannot record its launch in {house.root / 'shards'}: No such file or directory"
+            )
             assert house.marked() == []
             if house.cgroups is not None:
                 groups = house.cgroups.directory(house.cgroups.base).glob("*/")
                 assert [path.name for path in groups if path.is_dir()] == []
             (house.root / "elsewhere").rename(house.root / "shards")
+            await gone(agent, shard)
+
+    asyncio.run(story())
+
+
+FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_record_is_written_once_the_disk_takes_it(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk is a warning while it is full; what it did not take is not forgotten."""
+    write, free = house.records.write, threading.Event()
+
+    def writes(record: Record) -> None:
+        if record.state == "running" and not free.is_set():
+            raise FULL
+        write(record)
+
+    async def story() -> None:
+        monkeypatch.setattr(house.records, "write", writes)
+        async with house.agent() as agent:
+            shard = house.spec()
+            await ready(house, agent, shard)
+            (said,) = agent.warnings()
+            assert said == (
+                f"cannot write the record of alpha/x7qf:0 in {house.root / 'shards'}: No space left on device"
+            )
+            free.set()
+            await until(lambda: not agent.warnings(), "the record")
+            assert [record.reached for record in house.records.read().records] == ["ready"]
+            await gone(agent, shard)
+
+    asyncio.run(story())
+
+
+def test_what_was_forked_and_cannot_be_held_is_ended(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No descriptor is left for its pidfd: a failed launch, and no process that nobody knows."""
+    forked: list[int] = []
+
+    def refuse(pid: int) -> int:
+        forked.append(pid)
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    async def story() -> None:
+        async with house.agent() as agent:
+            shard = house.spec()
+            agent.order(assign(shard))
+            await until(lambda: agent.state.shards[shard.key].state == "held", "held")
+            with monkeypatch.context() as patch:
+                patch.setattr(os, "pidfd_open", refuse)
+                agent.order(start(shard))
+                await until(lambda: house.last(shard.key).state == "failed", "failed")
+            assert "Too many open files" in house.last(shard.key).reason
+            assert [alive(pid) for pid in forked] == [False]
+            await gone(agent, shard)
+
+    asyncio.run(story())
+
+
+def test_a_sweep_that_cannot_look_goes_on(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not to see anybody is no proof that nobody is left."""
+    look, refused = procfs.pids, list[str]()
+
+    def pids() -> Iterator[int]:
+        if len(refused) < 5:
+            refused.append("")
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return look()
+
+    async def story() -> None:
+        async with house.agent() as agent:
+            shard = house.spec()
+            pid = await ready(house, agent, shard)
+            monkeypatch.setattr(procfs, "pids", pids)
+            await gone(agent, shard)
+            assert len(refused) == 5
+            assert not alive(pid)
+
+    asyncio.run(story())
+
+
+def test_weights_that_may_not_be_looked_at_fail_their_shard(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A directory of somebody else's is said; the agent lives."""
+
+    async def holds(*_: object) -> bool:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "/root/w.gguf")
+
+    async def story() -> None:
+        monkeypatch.setattr(Here, "holds", holds)
+        async with house.agent() as agent:
+            shard = house.spec()
+            agent.order(assign(shard))
+            await until(lambda: house.last(shard.key).state == "failed", "failed")
+            assert house.last(shard.key).reason == "cannot look at /root/w.gguf: Permission denied"
             await gone(agent, shard)
 
     asyncio.run(story())
