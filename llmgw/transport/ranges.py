@@ -20,6 +20,9 @@ from llmgw.kit.text import safe
 
 _LOOPBACK = ("all://localhost", "all://127.0.0.1", "all://[::1]")
 
+MOST_DIGITS = 18
+"""Of a length that a server says; more is no length of a file."""
+
 
 class CannotRead(Exception):
     """Why the files that say what a model is could not be read or understood."""
@@ -192,7 +195,7 @@ async def length(client: httpx.AsyncClient, url: str) -> int:
             said = response.headers.get("content-range", "").rpartition("/")[2]
             if response.status_code == 200:
                 said = response.headers.get("content-length", "")
-            return int(said) if said.isascii() and said.isdecimal() else 0
+            return int(said) if said.isascii() and said.isdecimal() and len(said) <= MOST_DIGITS else 0
     except httpx.HTTPError as error:
         raise CannotRead(f"{host}: {safe(str(error))[:200] or type(error).__name__}") from error
 

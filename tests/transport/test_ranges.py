@@ -9,12 +9,14 @@ import struct
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import httpx
 import pytest
 
 from llmgw.catalog.facts import ModelFacts
 from llmgw.catalog.hub import Hub
 from llmgw.catalog.sources import Source, parse
 from llmgw.kit.clock import SystemClock
+from llmgw.transport import ranges
 from llmgw.transport.facts import facts_of
 from llmgw.transport.ranges import CannotRead, Limits
 from tests.support import models, scripted_model
@@ -270,3 +272,16 @@ def test_what_is_not_there_is_said(tmp_path: pathlib.Path) -> None:
         read(f"file://{tmp_path}")
     with pytest.raises(CannotRead, match=r"127\.0\.0\.1:1"):
         read(HF)
+
+
+@pytest.mark.parametrize(("digits", "length"), [(12, 10**12 - 1), (30, 0), (5_000, 0)])
+def test_a_length_that_is_none(server: WeightsServer, digits: int, length: int) -> None:
+    """A server may say any number of digits: what is no length of a file was not said."""
+    server.files["/m.gguf"] = b"GGUF"
+    server.behave("/m.gguf", Answer(headers={"Content-Range": "bytes 0-0/" + "9" * digits}))
+
+    async def ask() -> int:
+        async with httpx.AsyncClient(trust_env=False) as client:
+            return await ranges.length(client, server.url("/m.gguf"))
+
+    assert asyncio.run(ask()) == length
