@@ -419,3 +419,15 @@ def test_a_large_head_in_one_piece(more: str) -> None:
             assert (await talk(port, get("/", "A: " + "a" * 1_000))).startswith(b"HTTP/1.1 200 ")
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize("digits", [19, 30, 5_000])
+def test_a_length_beyond_all_numbers(digits: int) -> None:
+    """It is refused like any body that is too long, not with a traceback in the log."""
+
+    async def story() -> None:
+        async with listening() as (_, port):
+            answer = await talk(port, get("/", "Content-Length: " + "9" * digits))
+            assert answer[:13] in (b"HTTP/1.1 413 ", b"HTTP/1.1 400 ")
+
+    asyncio.run(story())
