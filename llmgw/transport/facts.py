@@ -44,7 +44,9 @@ async def read_facts(files: Files, limits: Limits) -> ModelFacts:
             facts = await _from_config(files, sizes, limits)
         else:
             facts = await _from_gguf(files, sizes)
-        return facts if isinstance(files, OnDisk) else dataclasses.replace(facts, download=sum(sizes.values()))
+        return (
+            facts if isinstance(files, OnDisk) else dataclasses.replace(facts, download=sum(sizes.values()))
+        )
     except Unusable as error:
         raise CannotRead(safe(str(error))) from error
 
