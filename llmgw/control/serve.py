@@ -27,7 +27,7 @@ from llmgw.control.loop import Loop
 from llmgw.control.peers import Peer, Peers
 from llmgw.control.settling import Pace
 from llmgw.control.store import Known, Roster, Store
-from llmgw.control.translate import agent_event, claimed_twice, gateway_event, order
+from llmgw.control.translate import agent_event, claimed_twice, gateway_event, order, own_words
 from llmgw.control.trees import Directory, work_tree
 from llmgw.control.watch import Watch
 from llmgw.fleet import events
@@ -250,7 +250,11 @@ class _Plane:
             return
         if isinstance(message, messages.Subscribe) and epoch_of(message.version) > self.epoch:
             self._give_way(epoch_of(message.version), f"gateway {peer.name} serves by a table of")
-        event = agent_event(peer.id, message) if peer.kind == "agent" else gateway_event(peer.id, message)
+        event = (
+            agent_event(peer.id, own_words(peer.id, message, self._loop.fleet))
+            if peer.kind == "agent"
+            else gateway_event(peer.id, message)
+        )
         if event is not None:
             self._loop.hear(event)
         if isinstance(message, messages.Register | messages.Subscribe | messages.Leave):

@@ -23,6 +23,18 @@ def agent_event(node: str, message: messages.Up) -> events.Event | None:
             return None
 
 
+def own_words(node: str, message: messages.Up, fleet: Fleet) -> messages.Up:
+    """`message` without what a heartbeat says of shards on other nodes: a word of idleness ends a drain."""
+    if not isinstance(message, messages.Heartbeat):
+        return message
+    mine = tuple(
+        (key, idle)
+        for key, idle in message.idle
+        if key in fleet.shards and fleet.shards[key].spec.node == node
+    )
+    return message if mine == message.idle else message.model_copy(update={"idle": mine})
+
+
 def claimed_twice(register: messages.Register, fleet: Fleet) -> str:
     """Why a registration cannot be believed: it claims a shard of another node that is connected. Or nothing."""
     info = register.info

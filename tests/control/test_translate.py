@@ -2,7 +2,7 @@
 
 from llmgw.catalog.model import Profile
 from llmgw.catalog.sources import parse
-from llmgw.control.translate import claimed_twice
+from llmgw.control.translate import claimed_twice, own_words
 from llmgw.fleet import events
 from llmgw.fleet.node import NodeInfo
 from llmgw.fleet.shard import Peer, ShardSpec, ShardStatus
@@ -39,3 +39,12 @@ def test_nobody_is_kept_out_by_one_that_is_away() -> None:
     """What a node said that is not connected any more is held against nobody."""
     away = _fleet().apply(events.Disconnected("n1"), 2.0)
     assert claimed_twice(messages.Register(info=OTHER, shards=(_shard("n2"),)), away) == ""
+
+
+def test_nobody_says_that_another_one_s_engine_is_idle() -> None:
+    """That word would end a drain with requests in flight: it counts from the shard's own node only."""
+    said = messages.Heartbeat(idle=((("qwen/a", 0), True), (("gone/b", 0), True)))
+    assert own_words("n2", said, _fleet()) == messages.Heartbeat()
+    assert own_words("n1", said, _fleet()) == messages.Heartbeat(idle=((("qwen/a", 0), True),))
+    report = messages.Report()
+    assert own_words("n2", report, _fleet()) is report
