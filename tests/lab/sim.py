@@ -132,6 +132,7 @@ def _outcome(runs: Iterable[Run], *, took: collections.Counter[str], wall: float
         "seeds": len(runs),
         "violations": len(bad),
         "events": events,
+        "events_told": sum(found.told for found in runs),
         "simulated_hours": round(sum(found.seconds for found in runs) / 3600, 1),
         "orders": sum(found.orders for found in runs),
     }
@@ -166,10 +167,17 @@ def _first_seed(name: str, options: argparse.Namespace) -> int | None:
 
 def _shrunk(options: argparse.Namespace) -> Outcome:
     seeds = range(options.seeds) if options.seed is None else [options.seed]
-    failed = next((found for seed in seeds if (found := sim_run.run(seed)).violation is not None), None)
+    failed = next(
+        (
+            found
+            for seed in seeds
+            if (found := sim_run.run(seed, events=options.events)).violation is not None
+        ),
+        None,
+    )
     if failed is None:
         return Outcome(False, said="nothing is broken, so there is nothing to shrink")
-    small = shrink(failed)
+    small = shrink(failed, options.events)
     print("\n".join(small.trace))
     print(f"{small.violation}\n{len(failed.faults)} faults became {len(small.faults)}:")
     print("\n".join(str(fault) for fault in small.faults))

@@ -262,7 +262,10 @@ class Agent:
         begins = self._chance.uniform(0.1, 8.0)
         took = self._chance.uniform(0.1, 30.0) * (0.3 if fails else machine.slow_fetch)
         self._after(begins, lambda: self._feed(core.Fetching(name)))
-        self._after(took if fails else begins + took, lambda: self._landed(source, "cannot fetch: the hub said 503" if fails else ""))
+        self._after(
+            took if fails else begins + took,
+            lambda: self._landed(source, "cannot fetch: the hub said 503" if fails else ""),
+        )
 
     def _landed(self, source: Source, said: str) -> None:
         name = cache_name(source)

@@ -17,6 +17,10 @@ class Life:
         self.over = False
 
 
+def _never() -> bool:
+    return False
+
+
 class Clockwork:
     """The heap. `now` is seconds since the world began; `happened` counts events."""
 
@@ -40,15 +44,15 @@ class Clockwork:
         """Let `event` happen in `delay` seconds, unless `life` is over by then."""
         self.at(self.now + delay, event, life)
 
-    def run(self, until: float, events: int | None = None) -> None:
-        """Let everything up to `until` happen, or `events` more events, whichever ends first."""
-        last = None if events is None else self.happened + events
-        while self._heap and self._heap[0][0] <= until and self.happened != last:
+    def run(self, until: float, enough: Callable[[], bool] = _never) -> None:
+        """Let everything up to `until` happen, or until it was `enough`, whichever ends first."""
+        while self._heap and self._heap[0][0] <= until:
+            if enough():
+                return
             when, _, life, event = heapq.heappop(self._heap)
             self.now = when
             if life is not None and life.over:
                 continue
             self.happened += 1
             event()
-        if last is None or self.happened != last:
-            self.now = until
+        self.now = until

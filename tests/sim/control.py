@@ -103,6 +103,7 @@ class Control:
         self._pauses = 0
         self._watcher = watcher
         self._seq = 0
+        self._newest: dict[str, Callable[[int, int], messages.Command]] = {}
         self._inbox: list[Callable[[], None]] = []
         self._planned = math.inf
         self.loop = Loop(
@@ -285,12 +286,14 @@ class Control:
         if node not in self.lines:
             return False
         self._seq += 1
+        self._newest[node] = make
         self.lines[node].send(make(self.epoch, self._seq))
         return True
 
-    def again(self, node: str, command: say.Command) -> bool:
-        """Give an order once more, under its own number; False where the node is not connected."""
-        return self._command(node, lambda epoch, seq: command.model_copy(update={"epoch": epoch, "seq": seq}))
+    def again(self, target: int) -> bool:
+        """Give the newest order of a node once more, under a new number; False where there is none."""
+        nodes = [node for node in self._newest if node in self.lines]
+        return bool(nodes) and self._command(node := nodes[target % len(nodes)], self._newest[node])
 
     def _publish(self, routes: Routes) -> None:
         self._watcher.published(routes)

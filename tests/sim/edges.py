@@ -79,9 +79,7 @@ class Edges:
     def passed(self, board: Board) -> None:
         """The control plane made a pass."""
         phases = {name: replica.phase for name, replica in board.roll.replicas.items()}
-        self.count.update(
-            f"replica {new}" for name, new in phases.items() if self._phases.get(name) != new
-        )
+        self.count.update(f"replica {new}" for name, new in phases.items() if self._phases.get(name) != new)
         self._phases = dict(phases)
         standings = board.standings.of if board.standings is not None else {}
         for name, stands in standings.items():

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 EVERYWHERE = "*"
 """A fault that touches every node."""
 
+WAITS = 300.0
+"""Seconds that a fault waits for its victim."""
+
 Undo = Callable[[], None]
 
 
@@ -44,8 +47,11 @@ class Kind:
     most: int = 3
 
 
-def schedule(chance: Chance, horizon: float) -> tuple[Fault, ...]:
-    """The faults of one run, in time order; all of them begin before `horizon`."""
+def schedule(chance: Chance, horizon: float, least: int = 1) -> tuple[Fault, ...]:
+    """The faults of one run, in time order; all of them begin before `horizon`.
+
+    A kind that is on strikes from `least` to `least` times its `most` times.
+    """
     faults = [
         Fault(
             at=chance.uniform(1.0, horizon),
@@ -56,7 +62,7 @@ def schedule(chance: Chance, horizon: float) -> tuple[Fault, ...]:
         )
         for name, kind in KINDS.items()
         if chance.random() < 0.5
-        for _ in range(chance.randint(1, kind.most))
+        for _ in range(chance.randint(least, least * kind.most))
     ]
     return tuple(sorted(faults, key=lambda fault: fault.at))
 
@@ -104,17 +110,24 @@ def _on_machine(attribute: str, value: Callable[[Fault], float | bool], usual: f
 
 
 def _on_engine(ready: bool, strike: Callable[["World", str, int], None]) -> Kind:
-    def begin(world: "World", fault: Fault) -> Undo | None:
-        living = [
-            (name, engine.pid)
-            for name, machine in world.machines.items()
-            for engine in machine.living()
-            if engine.leader and engine.serving and (engine.phase == "ready") is ready
-        ]
-        if not living:
-            return None
-        strike(world, *living[fault.target % len(living)])
-        return _nothing
+    """An engine is struck as soon as there is one that is as far as that."""
+
+    def begin(world: "World", fault: Fault) -> None:
+        def look() -> None:
+            living = [
+                (name, engine.pid)
+                for name, machine in world.machines.items()
+                for engine in machine.living()
+                if engine.leader and engine.serving and (engine.phase == "ready") is ready
+            ]
+            if living:
+                name, pid = living[fault.target % len(living)]
+                world.struck(fault.kind, name)
+                strike(world, name, pid)
+            elif world.clock.now < fault.at + WAITS:
+                world.clock.after(2.0, look, world.trouble)
+
+        look()
 
     return Kind(begin, longest=0.1, most=4)
 
@@ -175,7 +188,7 @@ def cut_in_drain(world: "World", fault: Fault) -> None:
         if struck:
             world.strike_path(fault.kind, struck[fault.target % len(struck)].name)
         elif world.clock.now < fault.at + fault.lasts:
-            world.clock.after(2.0, look)
+            world.clock.after(2.0, look, world.trouble)
 
     look()
 

@@ -16,18 +16,20 @@ from llmgw.planning.ledger import Ledger
 from llmgw.planning.reconcile import Pass
 from tests.sim.faults import Fault
 from tests.sim.oracle import Violation
-from tests.sim.world import World
+from tests.sim.world import CALM, DENSE, World
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Run:
-    """What came of one seed. `digest` is of the whole trace; `took` counts faults that had an effect,
+    """What came of one seed. `digest` is of the whole trace; `events` counts all that happened,
+    `told` the lines of the trace; `took` counts faults that had an effect,
     `edges` what `sim.edges` names."""
 
     seed: int
     faults: tuple[Fault, ...]
     violation: Violation | None
     events: int
+    told: int
     seconds: float
     took: collections.Counter[str]
     orders: int
@@ -48,7 +50,7 @@ def run(
 
     A `forgetful` control plane remembers nothing from pass to pass; it must decide the same.
     """
-    world = World(seed, plan, trace)
+    world = World(seed, plan, trace, CALM if events is None else DENSE)
     violation = None
     try:
         with _watched(world, forgetful):
@@ -60,6 +62,7 @@ def run(
         faults=world.plan,
         violation=violation,
         events=world.clock.happened,
+        told=world.told,
         seconds=world.clock.now,
         took=world.took,
         orders=world.oracle.orders,

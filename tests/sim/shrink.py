@@ -13,17 +13,17 @@ from tests.sim.run import Run, run
 Schedule = tuple[Fault, ...]
 
 
-def shrink(failed: Run) -> Run:
+def shrink(failed: Run, events: int | None = None) -> Run:
     """The smallest run found that breaks what `failed` broke; its trace is kept."""
     assert failed.violation is not None
     code = failed.violation.code
 
     def breaks(faults: Schedule) -> bool:
-        found = run(failed.seed, plan=faults).violation
+        found = run(failed.seed, plan=faults, events=events).violation
         return found is not None and found.code == code
 
     faults = _shorter(_fewer(failed.faults, breaks), breaks)
-    return run(failed.seed, plan=faults, trace=True)
+    return run(failed.seed, plan=faults, events=events, trace=True)
 
 
 def _fewer(faults: Schedule, breaks: Callable[[Schedule], bool]) -> Schedule:

@@ -6,6 +6,7 @@ rest in the state that the catalog asks for. The real loop, sessions, `settle`, 
 """
 
 import collections
+import dataclasses
 import functools
 import hashlib
 from collections.abc import Iterable
@@ -30,19 +31,36 @@ from tests.sim.oracle import Oracle, Violation
 from tests.sim.rest import halted, unrest
 from tests.sim.telling import short
 
-HORIZON = 1800.0
 PATIENCE = 3600.0
-"""Simulated seconds of faults, and within which a healed world must come to rest."""
+"""Simulated seconds within which a healed world must come to rest."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pace:
+    """How dense a life is: seconds of faults, how often a kind strikes at least, seconds watched at rest."""
+
+    horizon: float = 1800.0
+    least: int = 1
+    quiet: float = 200.0
+
+
+CALM, DENSE = Pace(), Pace(horizon=400.0, least=2, quiet=100.0)
+"""A life by time, and one that is over after a number of events."""
 
 
 class World:
     """Everything there is, and how its parts reach one another."""
 
-    def __init__(self, seed: int, plan: tuple[Fault, ...] | None, keep_trace: bool) -> None:
+    def __init__(
+        self, seed: int, plan: tuple[Fault, ...] | None, keep_trace: bool, pace: Pace = CALM
+    ) -> None:
         self.clock = Clockwork(seed)
         chance = self.clock.chance("scenario")
         self.scenario = scenario.draw(chance)
-        self.plan = fault_kinds.schedule(self.clock.chance("faults"), HORIZON) if plan is None else plan
+        drawn = fault_kinds.schedule(self.clock.chance("faults"), pace.horizon, pace.least)
+        self.plan = drawn if plan is None else plan
+        self._pace = pace
+        self.told = 0
         self.disk = Disk(self.scenario.catalog)
         self.spoiled: set[str] = set()
         self.assigned: set[ShardKey] = set()
@@ -60,7 +78,7 @@ class World:
         self._engines: dict[ShardKey, Engine] = {}
         self._listened = 0.0
         self._listening_since: float | None = None
-        self._trouble = Life()
+        self.trouble = Life()
         self.edges = Edges()
         self.oracle = Oracle(self)
         self.machines = {
@@ -82,10 +100,13 @@ class World:
     # --- time ---------------------------------------------------------------------------------
 
     def live(self, events: int | None) -> None:
-        """Faults, then rest; then a restart of the control plane, which must disturb nothing."""
+        """Faults, then rest; then a restart of the control plane, which must disturb nothing.
+
+        The faults end after `events` lines of the trace: heartbeats, loads and requests are none.
+        """
         for number, fault in enumerate(self.plan):
-            self.clock.at(fault.at, functools.partial(self._strike, number, fault), self._trouble)
-        self.clock.run(HORIZON, events)
+            self.clock.at(fault.at, functools.partial(self._strike, number, fault), self.trouble)
+        self.clock.run(self._pace.horizon, lambda: events is not None and self.told >= events)
         self._heal()
         self._come_to_rest()
         self._stay_at_rest("L4", "at rest")
@@ -120,7 +141,7 @@ class World:
             self._undo.pop(number)()
 
     def _heal(self) -> None:
-        self._trouble.over = True
+        self.trouble.over = True
         self.plan = self.plan[: sum(fault.at <= self.clock.now for fault in self.plan)]
         for number in list(self._undo):
             self._end(number)
@@ -141,7 +162,7 @@ class World:
 
     def _stay_at_rest(self, code: str, when: str) -> None:
         orders = self.oracle.orders
-        self.clock.run(self.clock.now + 200.0)
+        self.clock.run(self.clock.now + self._pace.quiet)
         given = self.oracle.orders - orders
         if given:
             raise Violation(code, f"{given} orders {when}")
@@ -178,10 +199,14 @@ class World:
         self.touch(name)
         return name
 
-    def strike_path(self, kind: str, name: str) -> None:
-        """A fault that lay in wait found its moment: reset the streams of a path."""
+    def struck(self, kind: str, name: str) -> None:
+        """A fault that lay in wait found its moment."""
         self.took[kind] += 1
         self.note(f"fault {kind} {name}")
+
+    def strike_path(self, kind: str, name: str) -> None:
+        """The same: reset the streams of a path."""
+        self.struck(kind, name)
         self.paths[name].cut()
 
     def power_off(self, name: str) -> None:
@@ -223,11 +248,7 @@ class World:
 
     def repeat_order(self, target: int) -> bool:
         """Let the control plane give its newest order to an agent once more; False where there is none."""
-        agents = [agent for agent in self.agents.values() if agent.newest is not None]
-        if not agents or not self.control.answers:
-            return False
-        agent = agents[target % len(agents)]
-        return agent.newest is not None and self.control.again(agent.machine.name, agent.newest)
+        return self.control.answers and self.control.again(target)
 
     def adopt(self, catalog: Catalog) -> None:
         """People apply a catalog; a control plane that is away reads it when it starts."""
@@ -374,6 +395,7 @@ class World:
         """One line of the trace."""
         text = f"{self.clock.now:11.4f} {line}"
         self._digest.update(text.encode())
+        self.told += 1
         if self._keep_trace:
             self.trace.append(text)
 
