@@ -103,7 +103,8 @@ class Control:
         self._pauses = 0
         self._watcher = watcher
         self._seq = 0
-        self._newest: dict[str, Callable[[int, int], messages.Command]] = {}
+        self._newest: dict[str, actions.Action] = {}
+        self._streams: list[Stream] = []
         self._inbox: list[Callable[[], None]] = []
         self._planned = math.inf
         self.loop = Loop(
@@ -140,9 +141,8 @@ class Control:
     def die(self) -> None:
         """kill -9: the kernel closes every stream."""
         self.life.over = True
-        for line in self.lines.values():
-            if line.stream is not None:
-                line.stream.hang_up("down")
+        for stream in self._streams:
+            stream.hang_up("down")
 
     def pause(self) -> None:
         """It stands still, as a suspended machine does; what arrives waits."""
@@ -180,6 +180,7 @@ class Control:
             self._when_awake(lambda: self._closed(name, line))
 
         line.stream = path.connect(peer, End(hears, closes))
+        self._streams = [*(stream for stream in self._streams if stream.alive), line.stream]
         return line.stream
 
     def _when_awake(self, event: Callable[[], None]) -> None:
@@ -280,20 +281,25 @@ class Control:
         if command is None:
             return True
         node, make = command
+        self._newest[node] = action
         return self._command(node, make)
 
     def _command(self, node: str, make: Callable[[int, int], messages.Command]) -> bool:
         if node not in self.lines:
             return False
         self._seq += 1
-        self._newest[node] = make
         self.lines[node].send(make(self.epoch, self._seq))
         return True
 
     def again(self, target: int) -> bool:
-        """Give the newest order of a node once more, under a new number; False where there is none."""
-        nodes = [node for node in self._newest if node in self.lines]
-        return bool(nodes) and self._command(node := nodes[target % len(nodes)], self._newest[node])
+        """Give the newest order of a node once more, under a new number; False where none still stands."""
+        standing = [action for action in self._newest.values() if self._stands(action)]
+        command = order(standing[target % len(standing)]) if standing else None
+        return command is not None and self._command(*command)
+
+    def _stands(self, action: actions.Action) -> bool:
+        """A shard that its node denied is not assigned again: the next one has another name."""
+        return not isinstance(action, actions.Assign) or action.spec.key in self.fleet.shards
 
     def _publish(self, routes: Routes) -> None:
         self._watcher.published(routes)
