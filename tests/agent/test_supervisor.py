@@ -373,7 +373,7 @@ def test_weights_that_may_not_be_looked_at_fail_their_shard(
     """A directory of somebody else's is said; the agent lives."""
 
     async def holds(*_: object) -> bool:
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "/root/w.gguf")
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "/private/w.gguf")
 
     async def story() -> None:
         monkeypatch.setattr(Here, "holds", holds)
@@ -381,7 +381,7 @@ def test_weights_that_may_not_be_looked_at_fail_their_shard(
             shard = house.spec()
             agent.order(assign(shard))
             await until(lambda: house.last(shard.key).state == "failed", "failed")
-            assert house.last(shard.key).reason == "cannot look at /root/w.gguf: Permission denied"
+            assert house.last(shard.key).reason == "cannot look at /private/w.gguf: Permission denied"
             await gone(agent, shard)
 
     asyncio.run(story())
