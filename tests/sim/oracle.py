@@ -5,6 +5,7 @@ and ends the run. The codes are those of the design: S1 â€¦ S15 for safety, L1 â
 """
 
 import dataclasses
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from llmgw.agent.core import Launch
@@ -125,27 +126,30 @@ class Oracle:
                 self._world.spoke(event.info.id)
                 # A new agent finds a hanging engine alive, and has to see again that it hangs.
                 self._life.failed -= {s.replica for _, s in event.shards if s.state == "ready"}
-                self._statuses(control, tuple(status for _, status in event.shards))
+                self._statuses(control, event.shards)
             case events.GatewaySeen() | events.GatewayArrived():
                 self._life.gateways.add(event.gateway)
             case events.Heartbeat():
                 self._world.spoke(event.node)
             case events.Reported():
                 self._world.spoke(event.node)
-                self._statuses(control, event.statuses)
+                known = control.fleet.shards
+                told = [(known[s.key].spec, s) for s in event.statuses if s.key in known]
+                self._statuses(control, told)
 
-    def _statuses(self, control: "Control", statuses: tuple[ShardStatus, ...]) -> None:
+    def _statuses(self, control: "Control", told: Iterable[tuple[ShardSpec, ShardStatus]]) -> None:
         """What is new in one message. Of several failures of a generation in one message, one counts:
-        nobody can tell whether they came one after the other."""
+        nobody can tell whether they came one after the other. What failed before this life of the control
+        plane is in the memory of agents: theirs to count."""
         counted: dict[tuple[str, str], float] = {}
-        for status in statuses:
-            shard = control.fleet.shards.get(status.key)
-            if status.state != "failed" or status.replica in self._life.failed or shard is None:
+        for spec, status in told:
+            if status.state != "failed" or status.replica in self._life.failed:
                 continue
             self._life.failed.add(status.replica)
-            self._later_gone(shard.spec)
-            if status.replica not in control.ledger.drains and status.replica not in self._stopped:
-                counted[shard.spec.model, shard.spec.generation] = self._now - status.age
+            self._later_gone(spec)
+            ends = status.replica in control.ledger.drains or status.replica in self._stopped
+            if status.key in control.fleet.shards and not ends:
+                counted[spec.model, spec.generation] = self._now - status.age
         wanted = scenario.current(self._world.disk.catalog)
         for key, at in counted.items():
             if key[1] in wanted.get(key[0], ()):
