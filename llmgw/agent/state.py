@@ -6,7 +6,6 @@ name may change, a restarted agent is the same node.
 
 import contextlib
 import dataclasses
-import fcntl
 import json
 import os
 import pathlib
@@ -15,6 +14,7 @@ from collections.abc import Iterator
 
 from llmgw.errors import Failed
 from llmgw.kit.files import write_atomic
+from llmgw.kit.locks import hold
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -34,34 +34,15 @@ class StateDir:
     @contextlib.contextmanager
     def held(self) -> Iterator["StateDir"]:
         """Hold it for this process. Raises Failed naming who has it."""
-        lock = self._opened()
+        better = "stop that one, or give this one its own --name, --state-dir and --ports"
         try:
-            self._lock(lock)
+            lock = hold(self.root, who="agent", better=better)
+        except OSError as error:
+            raise unusable(error, self.root) from error
+        try:
             yield self
         finally:
             os.close(lock)
-
-    def _opened(self) -> int:
-        try:
-            self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
-            # Not inherited by engines: the kernel lets go of it when we die, however we die.
-            return os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise unusable(error, self.root) from error
-
-    def _lock(self, lock: int) -> None:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = os.pread(lock, 20, 0).decode(errors="replace").strip() or "unknown"
-            raise Failed(
-                f"cannot use {self.root}: another agent (pid {holder}) runs on it",
-                help="stop that one, or give this one its own --name, --state-dir and --ports",
-            ) from None
-        # For people only: a full disk must not keep an agent from the engines that run.
-        with contextlib.suppress(OSError):
-            os.ftruncate(lock, 0)
-            os.pwrite(lock, str(os.getpid()).encode(), 0)
 
     def node(self) -> str:
         """The id of this node, made at the first start. Raises OSError where it cannot be kept."""

@@ -8,7 +8,6 @@ again after each start. Built by `serve`, used by `adoption`, `watch` and the lo
 import contextlib
 import dataclasses
 import datetime
-import fcntl
 import os
 import pathlib
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ import pydantic
 from llmgw.control.holding import Followed
 from llmgw.errors import Failed
 from llmgw.kit.files import write_atomic
+from llmgw.kit.locks import hold
 
 KEPT_REVISIONS = 200
 MAKE_ROOM = "make room there, or name another --state-dir"
@@ -70,37 +70,15 @@ class Store:
     @contextlib.contextmanager
     def held(self) -> Iterator["Store"]:
         """Hold the directory for this process. Raises Failed naming who has it, or why it cannot be used."""
+        better = "stop that one, or give this one its own --state-dir"
         try:
-            lock = self._locked()
+            lock = hold(self.root, who="control plane", better=better)
         except OSError as error:
             raise Failed(f"cannot use {self.root}: {_because(error)}", help=MAKE_ROOM) from error
         try:
             yield self
         finally:
             os.close(lock)
-
-    def _locked(self) -> int:
-        self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
-        lock = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            self._lock(lock)
-        except BaseException:
-            os.close(lock)
-            raise
-        return lock
-
-    def _lock(self, lock: int) -> None:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = os.pread(lock, 32, 0).decode(errors="replace").strip() or "unknown"
-            raise Failed(
-                f"cannot use {self.root}: another control plane (pid {holder}) runs on it",
-                help="stop that one, or give this one its own --state-dir",
-            ) from None
-        os.ftruncate(lock, 0)
-        os.write(lock, str(os.getpid()).encode())
-        (self.root / "revisions").mkdir(exist_ok=True, mode=0o700)
 
     def next_epoch(self, now: datetime.datetime) -> int:
         """A number greater than every one before it, durable before it is used.
@@ -184,6 +162,7 @@ class Store:
         """
         path = self._revision_path(revision.number)
         try:
+            path.parent.mkdir(exist_ok=True, mode=0o700)
             for number in self.revisions()[: 1 - KEPT_REVISIONS]:
                 self._revision_path(number).unlink()
             _write(path, revision.model_dump_json(indent=1).encode())
