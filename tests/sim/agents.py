@@ -13,7 +13,7 @@ from llmgw.agent import core
 from llmgw.agent.connection import Outbox
 from llmgw.catalog.sources import Source, cache_name
 from llmgw.fleet.node import CachedWeights, NodeInfo
-from llmgw.fleet.shard import ShardKey, ShardStatus
+from llmgw.fleet.shard import Progress, ShardKey, ShardStatus
 from llmgw.wire import messages
 from llmgw.wire import session as say
 from tests.sim.clockwork import Clockwork, Life
@@ -262,10 +262,15 @@ class Agent:
         begins = self._chance.uniform(0.1, 8.0)
         took = self._chance.uniform(0.1, 30.0) * (0.3 if fails else machine.slow_fetch)
         self._after(begins, lambda: self._feed(core.Fetching(name)))
+        self._after(begins + took / 2, lambda: self._progress(name))
         self._after(
             took if fails else begins + took,
             lambda: self._landed(source, "cannot fetch: the hub said 503" if fails else ""),
         )
+
+    def _progress(self, name: str) -> None:
+        if name in self._flights and self.session.phase == "registered":
+            self._say(messages.ProgressReport(progress=(Progress(name, 1 << 29),)))
 
     def _landed(self, source: Source, said: str) -> None:
         name = cache_name(source)

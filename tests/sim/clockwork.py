@@ -22,11 +22,15 @@ def _never() -> bool:
 
 
 class Clockwork:
-    """The heap. `now` is seconds since the world began; `happened` counts events."""
+    """The heap. `now` is seconds since the world began; `happened` counts events.
+
+    `wall_ahead` is how far people's clock is from it, in seconds; no decision may hang on that.
+    """
 
     def __init__(self, seed: int) -> None:
         self.now = 0.0
         self.happened = 0
+        self.wall_ahead = 0.0
         self.seed = seed
         self._seq = 0
         self._heap: list[tuple[float, int, Life | None, Callable[[], None]]] = []

@@ -25,6 +25,7 @@ from llmgw.planning.desired import Desired
 from llmgw.planning.ledger import Ledger
 from llmgw.wire import messages
 from llmgw.wire import session as say
+from tests.sim import scenario
 from tests.sim.clockwork import Clockwork, Life
 from tests.sim.links import End, Path, Stream
 
@@ -71,7 +72,7 @@ class SimulatedClock:
         return self._clockwork.now
 
     def wall(self) -> datetime.datetime:
-        return EPOCH + datetime.timedelta(seconds=self._clockwork.now)
+        return EPOCH + datetime.timedelta(seconds=self._clockwork.now + self._clockwork.wall_ahead)
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -166,6 +167,11 @@ class Control:
     def adopt(self, catalog: Catalog) -> None:
         """Somebody applied a new revision."""
         self._when_awake(lambda: self.loop.adopt(Desired(catalog)))
+
+    def propose(self, catalog: Catalog) -> None:
+        """Somebody wants to apply a revision that adoption refuses."""
+        if scenario.sound(catalog):
+            self.adopt(catalog)
 
     # --- streams ------------------------------------------------------------------------------
 

@@ -304,6 +304,16 @@ def removed(world: "World", fault: Fault) -> Undo | None:
     return lambda: world.adopt(scenario.returned(world.disk.catalog, model))
 
 
+def _mistake(world: "World", _: Fault, name: str) -> None:
+    world.propose(scenario.impossible(world.disk.catalog, name))
+
+
+def wall_jump(world: "World", fault: Fault) -> Undo:
+    """People's clock is set, hours forth or back; nothing may notice."""
+    world.clock.wall_ahead += 20_000.0 * (fault.size - 0.5)
+    return _nothing
+
+
 KINDS: dict[str, Kind] = {
     "power-loss": Kind(power, longest=600.0, most=2),
     "agent-kill": Kind(agent_kill, longest=400.0),
@@ -334,6 +344,8 @@ KINDS: dict[str, Kind] = {
     "scale": _edit(_scale),
     "new-generation": _edit(_rearrange),
     "bad-generation": _edit(_spoil),
+    "invalid-catalog": _edit(_mistake),
+    "wall-jump": Kind(wall_jump, longest=0.1, most=4),
     "removal": Kind(removed, longest=200.0, most=2),
 }
 """Every kind of fault, by the name that the histogram prints."""

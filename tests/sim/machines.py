@@ -12,6 +12,9 @@ from llmgw.fleet.node import CachedWeights, Gpu, InstalledEngine, NodeInfo
 from llmgw.fleet.shard import ShardKey, ShardSpec
 from tests.sim.clockwork import Clockwork, Life
 
+MEMORY = 128 << 30
+"""Bytes of a machine."""
+
 Phase = Literal["starting", "started", "ready"]
 
 
@@ -83,6 +86,7 @@ class Machine:
         self.disk: dict[str, CachedWeights] = {}
         self.records: dict[ShardKey, ShardSpec] = {}
         self.epoch = 0
+        self.memory = MEMORY
         self.engines: dict[int, Engine] = {}
         self.slow_start = 1.0
         self.late_memory = 0.0
@@ -104,6 +108,7 @@ class Machine:
             instance=instance,
             address=self.name,
             gpus=self.gpus,
+            memory_total=self.memory,
             engines=(InstalledEngine("vllm"),),
             weights=tuple(self.disk.values()),
         )
@@ -115,6 +120,10 @@ class Machine:
             for engine in self.engines.values()
             if gpu in engine.spec.gpus and (engine.alive or self.clock.now < engine.free_at)
         ]
+
+    def memory_left(self) -> int:
+        """Bytes that no living engine was promised."""
+        return self.memory - sum(engine.spec.profile.cpu_memory for engine in self.living())
 
     def living(self) -> list[Engine]:
         """The engines of which anything lives, oldest first."""

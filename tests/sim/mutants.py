@@ -15,14 +15,14 @@ from llmgw.agent import core
 from llmgw.fleet import events, replica, world
 from llmgw.fleet.lifecycle import ENDED
 from llmgw.fleet.routes import Routes
-from llmgw.planning import board, draining, reconcile, rollout, routes, standings, troubles
+from llmgw.planning import board, draining, placement, reconcile, rollout, routes, standings, stock, troubles
 from llmgw.planning import view as planning_view
 from llmgw.planning.actions import Start, Stop
 from llmgw.planning.ledger import Draining, Ledger
 from llmgw.planning.needs import Needs
 from llmgw.planning.view import View
-from llmgw.wire import messages
-from tests.sim import control
+from llmgw.wire import messages, session
+from tests.sim import control, scenario
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -259,6 +259,112 @@ def _subscription_acknowledges(right: Any) -> Any:
     return event
 
 
+def _instead(value: Any) -> Callable[[Any], Any]:
+    return lambda _: value
+
+
+def _silent_is_ready(right: Any) -> Any:
+    """A node that fell silent gets work all the same."""
+
+    def site(room: Any, stands: str, cordoned: str) -> Any:
+        return right(room, "Ready" if stands == "Unreachable" else stands, cordoned)
+
+    return site
+
+
+def _without(rule: Callable[..., str]) -> Callable[[Any], Any]:
+    return lambda rules: tuple(other for other in rules if other is not rule)
+
+
+def _progress_counts(right: Any) -> Any:
+    """Bytes that arrive give a shard more time."""
+
+    def apply(draft: world.Draft, event: Any, now: float) -> None:
+        right(draft, event, now)
+        if isinstance(event, events.Progressed):
+            for key, shard in list(draft.fleet.shards.items()):
+                if shard.spec.node == event.node:
+                    draft._shards.write[key] = dataclasses.replace(shard, since=now)
+
+    return apply
+
+
+def _oldest_goes(right: Any) -> Any:
+    """Of one too many, the one that serves longest goes."""
+
+    def drain(view: View, fresh: Any, stale: Any, count: int) -> Any:
+        turned = [dataclasses.replace(found, since=-found.since) for found in fresh]
+        return right(view, turned, stale, count)
+
+    return drain
+
+
+def _wall_is_time(right: Any) -> Any:
+    """The loop asks people's clock what time it is."""
+
+    def now(clock: control.SimulatedClock) -> float:
+        return (clock.wall() - control.EPOCH).total_seconds()
+
+    return now
+
+
+def _charged_for_ever(right: Any) -> Any:
+    def charge(view: View, chance: Any) -> Ledger:
+        after = right(view, chance)
+        return dataclasses.replace(after, charged=after.charged | view.ledger.charged)
+
+    return charge
+
+
+def _lost_drains_stay(right: Any) -> Any:
+    """A drain outlives its replica."""
+
+    def advance(view: View, drains: dict[str, Draining]) -> Any:
+        before = dict(drains)
+        stops = right(view, drains)
+        drains.update({name: before[name] for name in before.keys() - drains.keys()})
+        return stops
+
+    return advance
+
+
+def _nothing_adopted(right: Any) -> Any:
+    """A restarted agent forgets what runs."""
+
+    def adopted(state: core.AgentState, event: Any, now: float) -> Any:
+        return state, ()
+
+    return adopted
+
+
+def _unswept(right: Any) -> Any:
+    """What is left of a failed engine is left alone."""
+
+    def fail(*seen: Any) -> Any:
+        state, commands = right(*seen)
+        return state, tuple(each for each in commands if not isinstance(each, core.Sweep))
+
+    return fail
+
+
+def _deaf_for_ever(right: Any) -> Any:
+    """Orders of an older control plane are obeyed, and old ones again."""
+
+    def commanded(session: Any, command: Any) -> Any:
+        return right(dataclasses.replace(session, obeyed=-1, epoch=command.epoch), command)
+
+    return commanded
+
+
+def _never_again(right: Any) -> Any:
+    """One failure is for ever."""
+
+    def must_wait(view: View, mine: Any, found: Any) -> bool:
+        return right(view, mine, found) or bool(list(found))
+
+    return must_wait
+
+
 MUTANTS: dict[str, Mutant] = {
     "gpu-free-when-stopped": Mutant(
         "a GPU is free as soon as the stop is ordered",
@@ -285,6 +391,7 @@ MUTANTS: dict[str, Mutant] = {
         control,
         "gateway_event",
         _subscription_acknowledges,
+        rare=True,
     ),
     "head-with-workers": Mutant(
         "rank 0 starts together with its workers", reconcile, "_starts", _head_with_workers
@@ -311,6 +418,25 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "mass-silence": Mutant("all nodes silent at once are all lost", standings, "_dark", _not_dark, rare=True),
     "starts-twice": Mutant("the agent executes a start whatever runs already", core, "_start", _starts_twice),
+    "silent-is-ready": Mutant("a silent node gets work", stock, "Site", _silent_is_ready),
+    "memory-is-endless": Mutant(
+        "memory is promised twice", placement, "RULES", _without(placement.cores_and_memory_fit), rare=True
+    ),
+    "surge-of-three": Mutant("a roll-out takes as much room as it likes", rollout, "SURGE", _instead(3)),
+    "progress-counts": Mutant("bytes move a shard's since", world.Draft, "apply", _progress_counts),
+    "mistakes-are-adopted": Mutant("a wrong catalog is adopted", scenario, "sound", lambda _: _always(True)),
+    "oldest-goes": Mutant("of one too many the oldest goes", rollout, "_drain", _oldest_goes),
+    "wall-is-time": Mutant("timers run by people's clock", control.SimulatedClock, "now", _wall_is_time),
+    "charged-for-ever": Mutant("failed replicas are remembered", troubles, "charge", _charged_for_ever),
+    "troubles-for-ever": Mutant(
+        "failures outlive their generation", troubles, "_current", lambda _: _always(True)
+    ),
+    "drains-for-ever": Mutant("a drain outlives its replica", draining, "advance", _lost_drains_stay),
+    "nothing-adopted": Mutant("a restarted agent forgets what runs", core, "_adopted", _nothing_adopted),
+    "unswept": Mutant("a failed engine's children are left alone", core, "_fail", _unswept),
+    "obeys-again": Mutant("old orders are obeyed", session.AgentSession, "_commanded", _deaf_for_ever),
+    "never-again": Mutant("a failed generation is never tried again", rollout, "_must_wait", _never_again),
+    "excess-stays": Mutant("nothing is ever too much", rollout, "_drain", lambda _: lambda *_: ()),
 }
 """Every planted bug, by name."""
 

@@ -1,7 +1,7 @@
 """What must always hold, judged by the simulated machines and not by anybody's opinion of them.
 
 `sim.world` calls one method per thing that happens; the first broken invariant raises `Violation`
-and ends the run. The codes are those of the design: S1 … S15 for safety, L1 … L4 for liveness.
+and ends the run. The codes are those of the design: S1 … S25 for safety, L1 … L4 for liveness.
 """
 
 import dataclasses
@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING
 
 from llmgw.agent.core import Launch
 from llmgw.fleet import events
+from llmgw.fleet.lifecycle import ENDED
 from llmgw.fleet.routes import Endpoint, Routes
 from llmgw.fleet.shard import ShardSpec, ShardStatus
+from llmgw.fleet.world import Shard
 from llmgw.planning import actions
+from llmgw.planning.desired import Desired
+from llmgw.planning.ledger import Ledger
 from llmgw.planning.reconcile import Pass
 from tests.sim import scenario
 from tests.sim.gateways import LOAD_EVERY, Gateway
@@ -23,6 +27,9 @@ if TYPE_CHECKING:
     from tests.sim.world import World
 
 SLACK = 1e-6
+SURGE = 1
+"""Replicas above the wanted count, as the design allows."""
+
 DEAF = 4.0
 """Seconds of silence that may be counted wrongly: stalls shorter than the loop can notice."""
 
@@ -105,7 +112,17 @@ class Oracle:
                     )
         twin = machine.find(spec.key)
         self._require(twin is None or not twin.alive, "S11", f"{spec.replica}:{spec.rank} is executed twice")
+        self._room(machine, spec)
         self._gang(spec)
+
+    def _room(self, machine: Machine, spec: ShardSpec) -> None:
+        """S2: the machine has what the engine was promised."""
+        have = {gpu.uuid for gpu in machine.gpus}
+        self._require(have.issuperset(spec.gpus), "S2", f"{machine.name} has no {spec.gpus}")
+        left = machine.memory_left() - spec.profile.cpu_memory
+        self._require(
+            left >= 0, "S2", f"{spec.replica}:{spec.rank} takes {-left} bytes more than {machine.name} has"
+        )
 
     def _gang(self, spec: ShardSpec) -> None:
         for peer in spec.peers:
@@ -131,6 +148,10 @@ class Oracle:
                 self._life.gateways.add(event.gateway)
             case events.Heartbeat():
                 self._world.spoke(event.node)
+            case events.Progressed():
+                self._world.spoke(event.node)
+                moved = control.fleet.apply(event, self._now).shards != control.fleet.shards
+                self._require(not moved, "S18", f"bytes that arrived at {event.node} moved its shards")
             case events.Reported():
                 self._world.spoke(event.node)
                 known = control.fleet.shards
@@ -192,10 +213,30 @@ class Oracle:
 
     # --- what the control plane does ----------------------------------------------------------
 
-    def passed(self, result: Pass, known: frozenset[str]) -> None:
-        """S3: one placement per pass. `known` are the replicas the fleet had before it."""
+    def passed(self, result: Pass, known: frozenset[str], desired: Desired, now: float) -> None:
+        """S3: one placement per pass; S19, S24: what it wants and when; S25: what it remembers.
+
+        `known` are the replicas the fleet had before it.
+        """
+        self._require(
+            desired.catalog is self._world.disk.catalog, "S19", "a pass wants what was never adopted"
+        )
+        self._require(now == self._now, "S24", f"a pass believes that it is {now:.1f}")
+        self._bounded(result.ledger, known)
         placed = {a.spec.replica for a in result.actions if isinstance(a, actions.Assign)} - known
         self._require(len(placed) <= 1, "S3", f"{len(placed)} replicas were placed in one pass")
+
+    def _bounded(self, ledger: Ledger, known: frozenset[str]) -> None:
+        """S25: tables hold what is there or wanted, and nothing else."""
+        wanted = {(m, g) for m, of in scenario.current(self._world.disk.catalog).items() for g in of}
+        for table, keys, allowed in (
+            ("troubles", set(ledger.troubles), wanted),
+            ("drains", set(ledger.drains), known),
+            ("charged", set(ledger.charged), known),
+            ("recalled", set(ledger.recalled), self._world.machines.keys()),
+            ("scales", set(ledger.scales), self._world.disk.catalog.models.keys()),
+        ):
+            self._require(keys <= allowed, "S25", f"{table} keeps {sorted(keys - allowed)[:3]}")
 
     def ordered(self, control: "Control", action: actions.Action) -> None:
         """S4, S5, S9, S10, S14, S21: whether the truth allows this order now."""
@@ -207,9 +248,13 @@ class Oracle:
             case actions.Assign(spec=spec) if spec.key not in self._world.assigned:
                 self._world.assigned.add(spec.key)
                 self._free(spec)
+                self._there(control, spec)
                 if spec.rank == 0:
                     self._backed_off(spec)
                     self._not_doubled(control, spec)
+                    self._no_surge(control, spec)
+            case actions.Drain(replica=replica):
+                self._by_the_rule(control, action)
             case actions.Stop():
                 self._may_stop(control, action)
                 self._stopped.add(action.key[0])
@@ -221,6 +266,62 @@ class Oracle:
         machine = self._world.machines[spec.node]
         holders = [str(engine) for gpu in spec.gpus for engine in machine.holders(gpu)]
         self._require(not holders, "S3", f"{spec.replica} gets cards that {', '.join(holders)} still holds")
+
+    def _there(self, control: "Control", spec: ShardSpec) -> None:
+        """S2: a node gets work only while it speaks."""
+        silence = self._world.silence(spec.node)
+        self._require(
+            spec.node in self._life.heard and silence < control.timers.unreachable + DEAF,
+            "S2",
+            f"{spec.replica} is placed on {spec.node}, silent for {silence:.1f}s",
+        )
+
+    def _no_surge(self, control: "Control", spec: ShardSpec) -> None:
+        """S10: one above the most that is wanted, while a generation takes over."""
+        model = self._world.disk.catalog.models.get(spec.model)
+        most = (model.scaling.max if model is not None else 0) + SURGE
+        others = [name for name in self._up(control, spec.model) if name != spec.replica]
+        self._require(
+            len(others) < most, "S10", f"{spec.replica} is placed beside {len(others)}, at most {most}"
+        )
+
+    def _up(self, control: "Control", model: str) -> dict[str, float]:
+        """Replica → since when, of those whose every shard serves or comes up, as their nodes say."""
+        ranks: dict[str, list[Shard]] = {}
+        for shard in control.fleet.shards.values():
+            if shard.spec.model == model and shard.confirmed and shard.state not in ENDED:
+                ranks.setdefault(shard.spec.replica, []).append(shard)
+        return {
+            name: max(shard.since for shard in shards)
+            for name, shards in ranks.items()
+            if len(shards) == len(shards[0].spec.peers)
+            and name not in self._life.failed | self._stopped
+            and all(self._near(control, peer.node) for peer in shards[0].spec.peers)
+        }
+
+    def _near(self, control: "Control", node: str) -> bool:
+        return node in self._life.heard and self._world.silence(node) < control.timers.unreachable - DEAF
+
+    def _by_the_rule(self, control: "Control", drain: actions.Drain) -> None:
+        """S23: of one too many, the youngest that serves goes."""
+        if not drain.because.endswith("this is one more") or not self._world.serving_replica(drain.replica):
+            return
+        head = self._world.engine((drain.replica, 0))
+        assert head is not None
+        since = self._up(control, head.spec.model)
+        younger = [
+            name
+            for name, began in since.items()
+            if drain.replica in since
+            and began > since[drain.replica] + SLACK
+            and name not in control.ledger.drains
+            and self._same(name, head.spec.generation)
+        ]
+        self._require(not younger, "S23", f"{drain.replica} goes, and {', '.join(younger)} is younger")
+
+    def _same(self, replica: str, generation: str) -> bool:
+        engines = self._world.serving_replica(replica)
+        return bool(engines) and engines[0].spec.generation == generation
 
     def _roster(self, control: "Control") -> None:
         missing = sorted(control.roster - self._life.heard)

@@ -54,8 +54,12 @@ def _model(world: "World", model: Model, generations: dict[str, Profile]) -> Ite
 
 
 def _fits(world: "World", profile: Profile) -> bool:
-    """Enough machines have enough cards that nobody holds."""
-    free = [sum(not machine.holders(gpu.uuid) for gpu in machine.gpus) for machine in world.machines.values()]
+    """Enough machines have enough cards that nobody holds, and memory."""
+    free = [
+        sum(not machine.holders(gpu.uuid) for gpu in machine.gpus)
+        for machine in world.machines.values()
+        if machine.memory_left() >= profile.cpu_memory
+    ]
     return sum(cards >= profile.gpus_per_node for cards in free) >= profile.nodes
 
 

@@ -88,7 +88,7 @@ def _watched(world: World, forgetful: bool) -> Iterator[None]:
     ) -> Pass:
         known = frozenset(replica for replica, _ in fleet.shards)
         result = decide(desired, fleet, ledger, now, chance, timers, None if forgetful else memory)
-        world.oracle.passed(result, known)
+        world.oracle.passed(result, known, desired, now)
         world.edges.passed(memory)
         return result
 

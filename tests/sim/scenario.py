@@ -1,6 +1,7 @@
 """What a seed draws before time begins: machines, a catalog that fits them, timers, and catalog edits."""
 
 import dataclasses
+import functools
 
 from llmgw.catalog.model import Catalog, Model, Profile, Scaling, generation
 from llmgw.catalog.sources import parse
@@ -52,6 +53,7 @@ def _catalog(chance: Chance, nodes: int, cards: int) -> Catalog:
             nodes=2 if gang else 1,
             gpus_per_node=chance.choice((1, 1, 2)),
             tensor_parallel=1,
+            cpu_memory=chance.choice((0, 16, 48)) * GIB,
             start_deadline=chance.choice((120.0, 300.0)),
             drain=chance.choice((20.0, 60.0, 120.0)),
         )
@@ -66,14 +68,32 @@ def _catalog(chance: Chance, nodes: int, cards: int) -> Catalog:
     return Catalog(models, profiles)
 
 
-def current(catalog: Catalog) -> dict[str, dict[str, Profile]]:
-    """Model → generation → profile, as the catalog wants them now."""
+@functools.lru_cache(maxsize=4)
+def _current(catalog: "_Same") -> dict[str, dict[str, Profile]]:
     return {
         model.name: {
-            generation(model, catalog.profiles[name]): catalog.profiles[name] for name in model.profiles
+            generation(model, catalog.of.profiles[name]): catalog.of.profiles[name] for name in model.profiles
         }
-        for model in catalog.models.values()
+        for model in catalog.of.models.values()
     }
+
+
+class _Same:
+    """A catalog as a key: the very object."""
+
+    def __init__(self, of: Catalog) -> None:
+        self.of = of
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.of is self.of
+
+    def __hash__(self) -> int:
+        return id(self.of)
+
+
+def current(catalog: Catalog) -> dict[str, dict[str, Profile]]:
+    """Model → generation → profile, as the catalog wants them now."""
+    return _current(_Same(catalog))
 
 
 def scaled(catalog: Catalog, name: str, wanted: int) -> Catalog:
@@ -98,6 +118,17 @@ def without(catalog: Catalog, name: str) -> Catalog:
     return dataclasses.replace(
         catalog, models={other: model for other, model in catalog.models.items() if other != name}
     )
+
+
+def impossible(catalog: Catalog, name: str) -> Catalog:
+    """The catalog with bounds for one model that nothing can satisfy."""
+    model = dataclasses.replace(catalog.models[name], scaling=Scaling(3, 1))
+    return dataclasses.replace(catalog, models={**catalog.models, name: model})
+
+
+def sound(catalog: Catalog) -> bool:
+    """Whether adoption would take it."""
+    return all(model.scaling.min <= model.scaling.max for model in catalog.models.values())
 
 
 def returned(catalog: Catalog, model: Model) -> Catalog:

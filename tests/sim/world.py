@@ -258,6 +258,11 @@ class World:
         if not self.control.life.over:
             self.control.adopt(catalog)
 
+    def propose(self, catalog: Catalog) -> None:
+        """People try to apply a catalog that is wrong."""
+        if self.control.answers:
+            self.control.propose(catalog)
+
     # --- the control plane --------------------------------------------------------------------
 
     @property
