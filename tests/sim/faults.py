@@ -129,7 +129,7 @@ def _on_engine(ready: bool, strike: Callable[["World", str, int], None]) -> Kind
 
         look()
 
-    return Kind(begin, longest=0.1, most=4)
+    return Kind(begin, longest=0.1, most=6 if ready else 4)
 
 
 def _crash(world: "World", name: str, pid: int) -> None:
@@ -187,8 +187,8 @@ def cut_in_drain(world: "World", fault: Fault) -> None:
         struck = [gateway for gateway in world.gateways.values() if gateway.drains()]
         if struck:
             world.strike_path(fault.kind, struck[fault.target % len(struck)].name)
-        elif world.clock.now < fault.at + fault.lasts:
-            world.clock.after(2.0, look, world.trouble)
+        elif world.clock.now < fault.at + WAITS:
+            world.clock.after(0.5, look, world.trouble)
 
     look()
 
@@ -332,7 +332,7 @@ KINDS: dict[str, Kind] = {
     "mute-node": _dark(up=True, down=False),
     "stream-cut": Kind(cut, longest=0.1, most=6),
     "gateway-cut": Kind(gateway_cut, longest=0.1, most=4),
-    "cut-in-drain": Kind(cut_in_drain, longest=900.0, most=4),
+    "cut-in-drain": Kind(cut_in_drain, longest=0.1, most=12),
     "slow-link": Kind(slow_link, longest=120.0),
     "swizzle": Kind(swizzle, longest=300.0, most=2),
     "gateway-silent": Kind(gateway_silent, longest=200.0),

@@ -184,7 +184,8 @@ class Machine:
             return
         self._reach(engine, "started")
         if engine.spec.rank == 0:
-            self._later(self._chance.uniform(0.1, 40.0) * self.slow_start, lambda: self._joined(engine))
+            soon = max(0.1, self._chance.uniform(-2.0, 40.0) * self.slow_start)
+            self._later(soon, lambda: self._joined(engine))
 
     def _joined(self, engine: Engine) -> None:
         """Rank 0 serves once every worker is there; without one of them it waits for ever."""

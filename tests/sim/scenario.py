@@ -31,7 +31,7 @@ def draw(chance: Chance) -> Scenario:
     machines = {
         f"n{i}": tuple(Gpu(f"n{i}-g{j}", "H100", 80 * GIB) for j in range(cards)) for i in range(count)
     }
-    lost = chance.choice((90.0, 180.0, 300.0))
+    lost = chance.choice((75.0, 90.0, 180.0, 300.0))
     return Scenario(
         machines=machines,
         catalog=_catalog(chance, count, cards),
