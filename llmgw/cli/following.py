@@ -25,10 +25,11 @@ def follow(client: Client, event: int, limit: float) -> int:
     clock = SystemClock()
     began = said_at = clock.now()
     while True:
+        # Asked first: what happened before it is then said before it.
+        status = client.get("/v1/status")
         for entry in client.get("/v1/events", after=event):
             event = int(entry["number"])
             click.echo(f"  {safe(entry['about'])}  {safe(entry['said'])}", err=True)
-        status = client.get("/v1/status")
         if not status["outstanding"]:
             click.echo(f"done in {clock.now() - began:.1f}s", err=True)
             return Exit.DONE

@@ -9,10 +9,13 @@ from llmgw.cli.options import catalog_argument, output_option, server_option
 
 @click.command()
 @catalog_argument
+@click.option("--explain", is_flag=True, help="Show the command line of every engine that would start.")
 @click.option("--detailed-exitcode", is_flag=True, help="Exit 2 when there are changes.")
 @output_option
 @server_option
-def command(path: pathlib.Path, detailed_exitcode: bool, output: str, server: str | None) -> int:
+def command(
+    path: pathlib.Path, explain: bool, detailed_exitcode: bool, output: str, server: str | None
+) -> int:
     """Rehearse the catalog below PATH (default: ./catalog) on the fleet as it is now.
 
     Prints every action in the order it would happen, with its node, its reason, the catalog line that
@@ -21,4 +24,4 @@ def command(path: pathlib.Path, detailed_exitcode: bool, output: str, server: st
     """
     from llmgw.cli.doing import plan
 
-    return plan.run(path, detailed_exitcode, output, server)
+    return plan.run(path, explain, detailed_exitcode, output, server)

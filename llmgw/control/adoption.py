@@ -15,7 +15,9 @@ from llmgw.control.journal import Journal
 from llmgw.control.knowledge import Knowledge
 from llmgw.control.loop import Loop
 from llmgw.control.store import Revision, Store
-from llmgw.errors import Blocked, CatalogInvalid, Stale
+from llmgw.engines.registry import ADAPTERS
+from llmgw.errors import Blocked, CatalogInvalid, Failed, Stale
+from llmgw.fleet.shard import ShardSpec
 from llmgw.kit.chance import Chance
 from llmgw.kit.clock import Clock
 from llmgw.planning.desired import Desired
@@ -162,6 +164,7 @@ class Adoption:
             self._chance,
             loop.timers,
             base=self.number,
+            command=_command,
         )
 
     def _stand(self, catalog: Catalog) -> None:
@@ -182,3 +185,14 @@ def _find_places(catalog: Catalog, standing: Catalog | None) -> None:
     for name, model in catalog.models.items():
         if before.get(name) != model:
             catalog.place(f"model/{name}")
+
+
+def _command(spec: ShardSpec) -> tuple[str, ...]:
+    """The command line of a shard; what only its node knows is written in capitals.
+
+    Empty where the engine cannot be run like this: the node says why when it is told to.
+    """
+    try:
+        return ADAPTERS[spec.profile.engine].command(spec, "WEIGHTS", "PROGRAM").argv
+    except Failed:
+        return ()

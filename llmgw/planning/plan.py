@@ -7,11 +7,12 @@ value. Its identity is what it does and why, not when, where or with which rando
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Literal
 
 from llmgw.catalog.model import Catalog
 from llmgw.fleet.expiry import Timers
+from llmgw.fleet.shard import ShardSpec
 from llmgw.fleet.world import Fleet
 from llmgw.kit.chance import Chance
 from llmgw.planning import diff
@@ -22,11 +23,15 @@ from llmgw.planning.rehearse import Rehearsal, Step, rehearse
 
 Symbol = Literal["+", "-", "+/-", "-/+", "~", "!"]
 Origin = Literal["change", "healing"]
+Command = Callable[[ShardSpec], tuple[str, ...]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Row:
-    """One line of a plan. `nodes` and `gpus` in rank order; `fetch` in bytes, None = length not known."""
+    """One line of a plan. `nodes`, `gpus` and `commands` in rank order; `fetch` in bytes, None = length not known.
+
+    `commands` are the engines' command lines, with `PROGRAM` and `WEIGHTS` for what only the node knows.
+    """
 
     symbol: Symbol
     model: str
@@ -41,6 +46,7 @@ class Row:
     fetch: int | None = 0
     held: bool = False
     place: str = ""
+    commands: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -95,13 +101,17 @@ def make_plan(
     timers: Timers,
     *,
     base: int,
+    command: Command = lambda _: (),
 ) -> Plan:
-    """The plan from what is adopted (`old`) to `new`, whose catalog must not be None."""
+    """The plan from what is adopted (`old`) to `new`, whose catalog must not be None.
+
+    `command` gives the command line of a shard; planning itself knows no engine.
+    """
     if new.catalog is None:
         raise ValueError("a plan needs a catalog")
     played = rehearse(new, fleet, ledger, now, chance, timers)
     changed = diff.changes(old.catalog, new.catalog)
-    rows = _replica_rows(played, fleet, changed)
+    rows = _replica_rows(played, fleet, changed, command)
     rows += _rowless(rows, changed)
     rows += _routing_rows(old.catalog, new.catalog)
     unplaced = tuple(
@@ -119,7 +129,9 @@ def make_plan(
     )
 
 
-def _replica_rows(played: Rehearsal, fleet: Fleet, changed: dict[str, diff.Change]) -> list[Row]:
+def _replica_rows(
+    played: Rehearsal, fleet: Fleet, changed: dict[str, diff.Change], command: Command
+) -> list[Row]:
     """Creations and stops in the order they happen; a creation that takes over from a stop is one row."""
     rows: list[Row] = []
     names = {name: node.info.name for name, node in fleet.nodes.items()}
@@ -130,7 +142,7 @@ def _replica_rows(played: Rehearsal, fleet: Fleet, changed: dict[str, diff.Chang
     for step in played.steps:
         match step.action:
             case Assign(spec=spec) if spec.rank == 0:
-                rows.append(_create(created[spec.replica], names, changed, step.action.because))
+                rows.append(_create(created[spec.replica], names, changed, step.action.because, command))
             case Drain(replica=replica, because=because):
                 _stop(rows, fleet, names, changed, replica, because)
             case Stop(key=(replica, 0), because=because) if not any(row.replica == replica for row in rows):
@@ -138,7 +150,13 @@ def _replica_rows(played: Rehearsal, fleet: Fleet, changed: dict[str, diff.Chang
     return _paired(rows)
 
 
-def _create(steps: list[Step], names: dict[str, str], changed: dict[str, diff.Change], because: str) -> Row:
+def _create(
+    steps: list[Step],
+    names: dict[str, str],
+    changed: dict[str, diff.Change],
+    because: str,
+    command: Command,
+) -> Row:
     specs = [step.action.spec for step in steps if isinstance(step.action, Assign)]
     change = changed.get(specs[0].model, diff.Change("unchanged", ""))
     healing = change.code == "unchanged"
@@ -156,6 +174,7 @@ def _create(steps: list[Step], names: dict[str, str], changed: dict[str, diff.Ch
         fetch=None if None in sizes else sum(size or 0 for size in sizes),
         held=all(size == 0 for size in sizes),
         place=str(change.place or ""),
+        commands=tuple(command(spec) for spec in specs),
     )
 
 

@@ -3,6 +3,7 @@
 Pure: no terminal, no colour. Untrusted names pass `kit.text.safe`.
 """
 
+import shlex
 from collections.abc import Iterable
 
 from llmgw.kit.text import columns, safe
@@ -19,15 +20,15 @@ _LEGEND = {
 }
 
 
-def plan_lines(plan: Plan) -> list[str]:
-    """The whole plan; the last line counts."""
+def plan_lines(plan: Plan, *, explain: bool = False) -> list[str]:
+    """The whole plan; the last line counts. `explain` adds the command line of every rank that would start."""
     lines: list[str] = [f"  warning: {safe(said)}" for said in (*plan.alarms, *plan.warnings)]
     change = [row for row in plan.rows if row.origin == "change"]
     healing = [row for row in plan.rows if row.origin == "healing"]
     if change:
-        lines += ["This change", "", *_rows(change), ""]
+        lines += ["This change", "", *_rows(change, explain), ""]
     if healing:
-        lines += ["Self-healing, with or without this change", "", *_rows(healing), ""]
+        lines += ["Self-healing, with or without this change", "", *_rows(healing, explain), ""]
     if plan.unplaced:
         lines += [*_unplaced(plan.unplaced), ""]
     moved = [row for row in plan.service if not row.now == row.lowest == row.after]
@@ -39,11 +40,18 @@ def plan_lines(plan: Plan) -> list[str]:
     return [*lines, summary(plan)]
 
 
-def _rows(rows: Iterable[Row]) -> list[str]:
+def _rows(rows: list[Row], explain: bool) -> list[str]:
     table = [
         [row.symbol, _name(row), _where(row), safe(row.said), _bytes(row), safe(row.place)] for row in rows
     ]
-    return [f"  {line}" for line in columns(table)]
+    lines: list[str] = []
+    for row, line in zip(rows, columns(table), strict=True):
+        lines.append(f"  {line}")
+        if explain:
+            lines += [
+                f"      rank {rank}: {safe(shlex.join(argv))}" for rank, argv in enumerate(row.commands)
+            ]
+    return lines
 
 
 def _name(row: Row) -> str:

@@ -3,20 +3,25 @@
 import asyncio
 import datetime
 import pathlib
+import shlex
 import subprocess
 import sys
 
+import pydantic
 import pytest
 
 from llmgw.control.adoption import Proposal
 from llmgw.control.collecting import Collecting
 from llmgw.control.store import Known, Roster, Store
 from llmgw.control.translate import agent_event, gateway_event, order
+from llmgw.engines.registry import ADAPTERS
 from llmgw.errors import CatalogInvalid, Failed, Stale
 from llmgw.fleet import events
 from llmgw.fleet.node import CachedWeights, NodeInfo
 from llmgw.fleet.shard import ShardStatus
 from llmgw.planning.actions import Assign, Drain, Start, Stop, Undrain
+from llmgw.planning.plan import Plan
+from llmgw.planning.render import plan_lines
 from llmgw.wire import messages
 from tests.control.plane import Clock, Plane, files
 
@@ -94,6 +99,22 @@ def test_an_applied_catalog_stands_and_survives_a_restart(tmp_path: pathlib.Path
     assert again.loop.desired.catalog is not None
     assert list(again.loop.desired.catalog.models) == ["qwen"]
     assert again.adoption.number == 1
+
+
+def test_a_plan_explains_the_command_line_that_the_node_would_run(tmp_path: pathlib.Path) -> None:
+    """What `plan --explain` lists is what the agent's adapter builds, but for the two paths only a node knows."""
+    plane = Plane(tmp_path)
+    plane.hears(events.Registered(NODE))
+    plan = pydantic.TypeAdapter(Plan).validate_python(
+        plane.call("POST", "/v1/plan", {"files": files("qwen")})[1]
+    )
+    ((listed,),) = [row.commands for row in plan.rows]
+    plane.call("POST", "/v1/apply", {"files": files("qwen")})
+    plane.loop.decide()
+    (spec,) = [action.spec for action in plane.sent if isinstance(action, Assign)]
+    assert listed == ADAPTERS["llamacpp"].command(spec, "WEIGHTS", "PROGRAM").argv
+    assert f"      rank 0: {shlex.join(listed)}" in plan_lines(plan, explain=True)
+    assert not any("rank 0" in line for line in plan_lines(plan))
 
 
 def test_applying_what_stands_is_no_work(tmp_path: pathlib.Path) -> None:

@@ -12,14 +12,14 @@ from llmgw.planning.plan import Plan
 from llmgw.planning.render import plan_lines
 
 
-def run(path: pathlib.Path, detailed_exitcode: bool, output: str, server: str | None) -> int:
+def run(path: pathlib.Path, explain: bool, detailed_exitcode: bool, output: str, server: str | None) -> int:
     """Print the plan; returns the exit code."""
     client = Client(server)
     plan: Plan = client.ask(Plan, "/v1/plan", read_upload(path).body())
     if output == "json":
         click.echo(plan_json(plan))
     else:
-        for line in plan_lines(plan):
+        for line in plan_lines(plan, explain=explain):
             click.echo(line)
         if not plan.empty:
             click.echo(f"Next: llmgw apply --expect {plan.id}", err=True)
