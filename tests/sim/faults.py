@@ -129,7 +129,7 @@ def _on_engine(ready: bool, strike: Callable[["World", str, int], None]) -> Kind
 
         look()
 
-    return Kind(begin, longest=0.1, most=6 if ready else 4)
+    return Kind(begin, longest=0.1, most=9 if ready else 4)
 
 
 def _crash(world: "World", name: str, pid: int) -> None:
@@ -315,7 +315,7 @@ def wall_jump(world: "World", fault: Fault) -> Undo:
 
 
 KINDS: dict[str, Kind] = {
-    "power-loss": Kind(power, longest=600.0, most=2),
+    "power-loss": Kind(power, longest=600.0, most=4),
     "agent-kill": Kind(agent_kill, longest=400.0),
     "slow-start": _on_machine("slow_start", lambda fault: 2.0 + 18.0 * fault.size, 1.0),
     "late-memory": _on_machine("late_memory", lambda fault: 1.0 + 19.0 * fault.size, 0.0),

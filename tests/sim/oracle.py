@@ -258,7 +258,7 @@ class Oracle:
             case actions.Stop():
                 self._may_stop(control, action)
                 self._stopped.add(action.key[0])
-            case actions.Undrain(replica=replica):
+            case actions.Undrain(replica=replica) if replica not in control.ledger.drains:
                 self._life.draining.pop(replica, None)
 
     def _free(self, spec: ShardSpec) -> None:
