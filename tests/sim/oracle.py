@@ -142,7 +142,13 @@ class Oracle:
                 self._life.heard.add(event.info.id)
                 self._world.spoke(event.info.id)
                 # A new agent finds a hanging engine alive, and has to see again that it hangs.
-                self._life.failed -= {s.replica for _, s in event.shards if s.state == "ready"}
+                elsewhere = {
+                    shard.spec.replica
+                    for shard in control.fleet.shards.values()
+                    if shard.state == "failed" and shard.spec.node != event.info.id
+                }
+                back = {s.replica for _, s in event.shards if s.state == "ready"}
+                self._life.failed -= back - elsewhere
                 self._statuses(control, event.shards)
             case events.GatewaySeen() | events.GatewayArrived():
                 self._life.gateways.add(event.gateway)
