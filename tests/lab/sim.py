@@ -157,7 +157,9 @@ def _mutants(options: argparse.Namespace) -> Outcome:
 def _first_seed(name: str, options: argparse.Namespace) -> int | None:
     with planted(name):
         for seed in range(options.first, options.first + options.seeds):
-            violation = sim_run.run(seed, events=options.events).violation
+            meets = MUTANTS[name].meets
+            plan = sim_run.plan_with(seed, meets, options.events) if meets else None
+            violation = sim_run.run(seed, plan=plan, events=options.events).violation
             if violation is not None:
                 print(f"{name}: seed {seed}: {violation}", flush=True)
                 return seed

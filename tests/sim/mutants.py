@@ -29,7 +29,8 @@ from tests.sim import control, scenario
 class Mutant:
     """One planted bug. `place` holds the function `name` that `wrong` replaces, given the right one.
 
-    A `rare` one shows in so few seeds that only the lab looks for it.
+    A `rare` one shows in so few seeds that only the lab looks for it. One that `meets` a kind of fault is
+    looked for in lives that have one such fault more, as long as they get.
     """
 
     said: str
@@ -37,6 +38,7 @@ class Mutant:
     name: str
     wrong: Callable[[Any], Any]
     rare: bool = False
+    meets: str = ""
 
 
 def _always(answer: bool) -> Callable[..., bool]:
@@ -380,7 +382,12 @@ MUTANTS: dict[str, Mutant] = {
     "lost-is-unreachable": Mutant("a node that is silent is lost", world, "standing", _lost_is_unreachable),
     "no-evidence": Mutant("what clients get does not count", board, "_green", _without_evidence),
     "stall-counts": Mutant(
-        "silence counts while we could not listen", world.Draft, "_stalled", _stall_counts, rare=True
+        "silence counts while we could not listen",
+        world.Draft,
+        "_stalled",
+        _stall_counts,
+        rare=True,
+        meets="control-pause",
     ),
     "no-drain": Mutant("a drain is over when it begins", draining, "_due", _drained_at_once),
     "one-gateway-is-enough": Mutant(

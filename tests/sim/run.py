@@ -14,7 +14,7 @@ from llmgw.planning.board import Board
 from llmgw.planning.desired import Desired
 from llmgw.planning.ledger import Ledger
 from llmgw.planning.reconcile import Pass
-from tests.sim.faults import Fault
+from tests.sim.faults import KINDS, Fault
 from tests.sim.oracle import Violation
 from tests.sim.world import CALM, DENSE, World
 
@@ -36,6 +36,14 @@ class Run:
     edges: collections.Counter[str]
     digest: str
     trace: tuple[str, ...]
+
+
+def plan_with(seed: int, kind: str, events: int | None) -> tuple[Fault, ...]:
+    """The faults of `seed`, and one of `kind` in the middle of them, as long as they get."""
+    plan = World(seed, None, False, CALM if events is None else DENSE).plan
+    middle = plan[len(plan) // 2].at if plan else 60.0
+    more = Fault(at=middle, kind=kind, target=seed, lasts=KINDS[kind].longest, size=1.0)
+    return tuple(sorted((*plan, more), key=lambda fault: fault.at))
 
 
 def run(
