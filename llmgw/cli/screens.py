@@ -122,7 +122,5 @@ def listing_lines(listing: Listing, names: dict[str, str]) -> list[str]:
         for item in listing.not_asked
     ]
     count = len(listing.candidates)
-    lines.append(
-        f"{count} items, {show_bytes(listing.size)}. Nothing was deleted." if count else "Nothing to collect."
-    )
+    lines.append(f"{count} items, {show_bytes(listing.size)}." if count else "Nothing to collect.")
     return lines

@@ -32,7 +32,10 @@ def run(collect: bool, expect: str, yes: bool, output: str, server: str | None) 
             click.echo(line)
     if not collect:
         if found.candidates:
-            click.echo(f"To delete exactly these: llmgw gc --collect --expect {found.id}", err=True)
+            click.echo(
+                f"Nothing was deleted. To delete exactly these: llmgw gc --collect --expect {found.id}",
+                err=True,
+            )
         return Exit.DONE
     if not found.candidates and not expect:
         return Exit.DONE
