@@ -86,9 +86,8 @@ def replica_rows(view: View, unplaced: tuple[Unplaced, ...]) -> tuple[ReplicaRow
         ReplicaRow(item.model, item.model, "Pending", 0, 1, profile=item.profile, detail=_why_not(item))
         for item in unplaced
     ]
-    for (model, _), trouble in sorted(view.ledger.troubles.items()):
-        short = _short_of(view, model)
-        if trouble.until > view.now and short:
+    for (model, generation), trouble in sorted(view.ledger.troubles.items()):
+        if trouble.until > view.now and _short_of(view, model, generation):
             left = trouble.until - view.now
             said = f"try {trouble.failures + 1} in {left:.0f}s; last: {trouble.reason}"
             rows.append(ReplicaRow(model, model, "Backoff", 0, 1, detail=said))
@@ -101,14 +100,15 @@ def _why_not(item: Unplaced) -> str:
     return f"fits on none of {nodes} nodes{first}"
 
 
-def _short_of(view: View, model: str) -> int:
+def _short_of(view: View, model: str, generation: str) -> int:
+    """How many replicas of this generation are wanted and not there; older ones may serve meanwhile."""
     catalog = view.desired.catalog
     if catalog is None or model not in catalog.models:
         return 0
     alive = [
         r
         for r in view.of_model(model)
-        if r.phase not in ("Failed", "Lost") and r.id not in view.ledger.drains
+        if r.generation == generation and r.phase not in ("Failed", "Lost") and r.id not in view.ledger.drains
     ]
     return max(0, wanted(view, catalog.models[model]) - len(alive))
 
@@ -229,9 +229,13 @@ def outstanding(view: View) -> tuple[str, ...]:
     for name, model in sorted(catalog.models.items()):
         current = catalog.generations(model)
         fresh = [r for r in view.of_model(name) if r.generation in current and r.id not in view.ledger.drains]
-        ready = sum(r.phase == "Ready" for r in fresh)
-        if ready < wanted(view, model) and name not in view.desired.marks.paused:
+        if name in view.desired.marks.paused:
+            continue
+        ready, there = sum(r.phase == "Ready" for r in fresh), sum(r.phase != "Lost" for r in fresh)
+        if ready < wanted(view, model):
             lines.append(f"{name}: {ready} of {wanted(view, model)} ready")
+        elif there > wanted(view, model):
+            lines.append(f"{name}: {there} replicas, {wanted(view, model)} wanted")
     for _, replica in sorted(view.replicas.items()):
         model_now = catalog.models.get(replica.model)
         current = catalog.generations(model_now) if model_now is not None else {}

@@ -330,3 +330,36 @@ def test_screens_say_where_everything_is(tmp_path: pathlib.Path) -> None:
     assert plane.call("GET", "/v1/nodes")[1][0]["shards"] == 2
     assert plane.call("GET", "/v1/models")[1][0]["place"] == "qwen.yaml:1"
     assert any(entry["kind"] == "action" for entry in plane.call("GET", "/v1/events")[1])
+
+
+def test_an_apply_waits_for_what_is_one_too_many(tmp_path: pathlib.Path) -> None:
+    """While a surplus replica still serves, nothing is "done": the screens say how many there are."""
+    plane = Plane(tmp_path)
+    plane.hears(events.Registered(NODE))
+    plane.call("POST", "/v1/apply", {"files": files("qwen", replicas=2)})
+    plane.loop.decide()
+    for key in list(plane.loop.fleet.shards):
+        plane.hears(events.Reported("n0", (ShardStatus(*key, "ready"),)))
+    plane.loop.decide()
+    assert plane.call("GET", "/v1/status")[1]["outstanding"] == []
+    one = {name: text.replace("max: 9", "max: 1") for name, text in files("qwen").items()}
+    plane.call("POST", "/v1/apply", {"files": one})
+    assert plane.call("GET", "/v1/status")[1]["outstanding"] == ["qwen: 2 replicas, 1 wanted"]
+
+
+def test_a_roll_out_that_fails_is_seen_beside_what_serves(tmp_path: pathlib.Path) -> None:
+    """The old replica is Ready, and the new generation's back-off has a row of its own with its reason."""
+    plane = Plane(tmp_path)
+    plane.hears(events.Registered(NODE))
+    plane.call("POST", "/v1/apply", {"files": files("qwen")})
+    plane.loop.decide()
+    (old,) = plane.loop.fleet.shards
+    plane.hears(events.Reported("n0", (ShardStatus(*old, "ready"),)))
+    plane.call("POST", "/v1/apply", {"files": files("qwen", length=1024)})
+    plane.loop.decide()
+    (new,) = set(plane.loop.fleet.shards) - {old}
+    plane.hears(events.Reported("n0", (ShardStatus(*new, "failed", reason="exit 1: invalid argument"),)))
+    plane.loop.decide()
+    rows = {row["state"]: row for row in plane.call("GET", "/v1/replicas")[1]}
+    assert rows["Ready"]["replica"] == old[0]
+    assert "exit 1: invalid argument" in rows["Backoff"]["detail"]

@@ -67,7 +67,8 @@ def run(
     log_to_stderr(logging.INFO if verbose else logging.ERROR)
     upload = read_upload(path)
     where = Where(plane, listen, metrics, state_dir(given, "up"), path)
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in (signal.SIGTERM, signal.SIGHUP):  # a terminal that is closed ends it like Ctrl-C
+        signal.signal(number, _interrupt)
     with _running(where) as parts:
         client = Client(f"{plane[0]}:{plane[1]}")
         parts.wait_for_node(client)
