@@ -100,10 +100,6 @@ class Catalog:
         """Generation → profile name, in order of preference."""
         return {generation(model, self.profiles[name]): name for name in model.profiles}
 
-    def aliases(self) -> dict[str, str]:
-        """Alias → model name."""
-        return {alias: model.name for model in self.models.values() for alias in model.aliases}
-
 
 def generation(model: Model, profile: Profile) -> str:
     """Digest of everything whose change needs an engine restart; frozen by a golden test.

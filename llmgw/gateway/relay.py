@@ -7,7 +7,7 @@ client with whole events and one that says what happened.
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Literal
 
 from llmgw.gateway import answers
@@ -167,8 +167,3 @@ class Relay:
     def broken(self, said: str) -> bytes:
         """The last bytes for a client whose answer ends too early; the connection is cut behind them."""
         return self._framed(answers.broken_event(said)) if self._events else b""
-
-
-def lowered(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """Header names in lower case."""
-    return [(name.lower(), value) for name, value in headers]

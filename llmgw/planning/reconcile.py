@@ -1,7 +1,8 @@
 """One pass: desired × observed × ledger × now → what to do. Pure; nothing here can wait or fail halfway.
 
 `settle` repeats it while something was placed; the loop, `llmgw plan` and the simulation all go
-through `settle`, so they cannot disagree. The rules it keeps are numbered in docs/architecture.md.
+through `settle`, so they cannot disagree. What its rules mean for
+one replica is in docs/life-of-a-replica.md.
 """
 
 import dataclasses

@@ -89,7 +89,8 @@ def test_a_model_knows_models_only() -> None:
     assert found.models["llama-3.3-70b"].fallbacks == ("qwen3-32b",)
     assert found.models["llama-3.3-70b"].scaling == Scaling(1, 4, 8)
     assert found.models["qwen3-32b"].source.canonical.endswith("10db53")
-    assert found.aliases() == {"llama": "llama-3.3-70b", "default": "llama-3.3-70b", "fast": "qwen3-32b"}
+    named = {alias: model.name for model in found.models.values() for alias in model.aliases}
+    assert named == {"llama": "llama-3.3-70b", "default": "llama-3.3-70b", "fast": "qwen3-32b"}
 
 
 @pytest.mark.parametrize(
