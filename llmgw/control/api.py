@@ -29,6 +29,10 @@ from llmgw.planning.plan import Plan
 from llmgw.planning.view import View
 from llmgw.transport.http import Request, Response, problem
 
+Answer = Callable[[Request], Awaitable[Response]]
+Routes = Mapping[tuple[str, str], Answer]
+"""(method, path) → who answers."""
+
 LONGEST_WAIT = 30.0
 LONGEST_NUMBER = 18
 
@@ -79,13 +83,14 @@ class Api:
         build: str,
         followed: Callable[[], Mapping[str, Any] | None] = nothing_followed,
         hosts: frozenset[str] = frozenset(),
+        more: Routes | None = None,
     ) -> None:
-        """`hosts` are the names it answers to, beside addresses."""
+        """`hosts` are the names it answers to, beside addresses; `more` are the routes of other modules."""
         self._loop, self._adoption, self._journal = loop, adoption, journal
         self._collecting, self._clock = collecting, clock
         self._followed, self._hosts = followed, hosts
         self._about = {"cluster": cluster, "epoch": epoch, "build": build}
-        self._routes: dict[tuple[str, str], Callable[[Request], Awaitable[Response]]] = {
+        self._routes: dict[tuple[str, str], Answer] = {
             ("GET", "/v1/status"): self._status,
             ("GET", "/v1/replicas"): self._replicas,
             ("GET", "/v1/nodes"): self._nodes,
@@ -95,6 +100,7 @@ class Api:
             ("POST", "/v1/gc"): self._collect,
             ("POST", "/v1/plan"): self._plan,
             ("POST", "/v1/apply"): self._apply,
+            **(more or {}),
         }
 
     async def answer(self, request: Request) -> Response:
