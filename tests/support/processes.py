@@ -86,9 +86,11 @@ class Processes(contextlib.AbstractContextManager["Processes"]):
         self._children[name] = child
         return child
 
-    def llmgw(self, name: str, *args: str, env: Mapping[str, str] | None = None) -> Process:
-        """Start `llmgw` with these arguments."""
-        return self.start(name, [str(LLMGW), *args], env)
+    def llmgw(
+        self, name: str, *args: str, env: Mapping[str, str] | None = None, wrapper: Sequence[str] = ()
+    ) -> Process:
+        """Start `llmgw` with these arguments, by way of the program `wrapper` where one is given."""
+        return self.start(name, [*wrapper, str(LLMGW), *args], env)
 
     def last_words(self) -> str:
         """What each child said last on its standard error."""

@@ -10,7 +10,7 @@ import os
 import pathlib
 import subprocess
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Any, BinaryIO
 
@@ -151,19 +151,22 @@ class Stage(contextlib.AbstractContextManager["Stage"]):
 
     # --- the processes -------------------------------------------------------------------------
 
-    def control(self, *more: str) -> Process:
-        """Start the control plane, with these options too."""
+    def control(self, *more: str, wrapper: Sequence[str] = ()) -> Process:
+        """Start the control plane, with these options too, by way of `wrapper` where one is given."""
         timers = [word for name, value in self.timers.items() for word in ("--timer", f"{name}={value}")]
         options = ("--listen", self.server_address, "--heartbeat", HEARTBEAT)
-        return self.processes.llmgw("control", "serve", *options, *self._state("control"), *timers, *more)
+        words = (*options, *self._state("control"), *timers, *more)
+        return self.processes.llmgw("control", "serve", *words, wrapper=wrapper)
 
     def agent(self, name: str) -> Process:
         """Start an agent; started again under the same name, it is the same node."""
+        return self.processes.llmgw(name, "agent", *self.node_options(name))
+
+    def node_options(self, name: str) -> tuple[str, ...]:
+        """What the agent of this name is started with: its control plane, its own ports and state."""
         ports = self._ports.setdefault(name, free_block(AGENT_PORTS))
         options = ("--name", name, "--ports", f"{ports.start}-{ports.stop - 1}")
-        return self.processes.llmgw(
-            name, "agent", "--control", self.server_address, *options, *self._state(name)
-        )
+        return ("--control", self.server_address, *options, *self._state(name))
 
     def gateway(self) -> Process:
         """Start the gateway."""

@@ -1,0 +1,97 @@
+"""`python -m tests.support.planted BUG /path/of/llmgw ARGS…`: llmgw with one planted bug, for labs that must notice.
+
+A lab that breaks real processes proves with `--mutant` that it can fail: the process that its mutant
+names is started by way of this module. Each bug replaces one function for the life of that process;
+the product has no switch for it.
+"""
+
+import dataclasses
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+from unittest import mock
+
+from llmgw.agent import adopt
+from llmgw.agent.adopt import Decision
+from llmgw.agent.supervisor import Supervisor
+from llmgw.cli.main import run
+from llmgw.control import serve
+from llmgw.fleet.world import Fleet
+from llmgw.planning import standings
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Bug:
+    """`wrong` gets the right function and takes its place."""
+
+    place: Any
+    name: str
+    wrong: Callable[[Any], Any]
+
+
+def _adopts_nothing(right: Any) -> Any:
+    """Every engine that is found is an orphan, and ends when the control plane is heard."""
+
+    def decide(found: Any, marked: Any, boot: str) -> Decision:
+        marked = list(marked)
+        decision = right(found, marked, boot)
+        none = dataclasses.replace(found, records=())
+        return Decision(forget=decision.adopt, orphans=right(none, marked, boot).orphans)
+
+    return decide
+
+
+def _ends_with_its_agent(right: Any) -> Any:
+    """A starting agent begins from nothing: whatever ran before is ended at once."""
+
+    def adopted(self: Supervisor) -> Any:
+        said = right(self)
+        self.heard()
+        return said
+
+    return adopted
+
+
+def _waits_for_nobody(_: Any) -> Any:
+    """A restarted control plane takes silence for absence."""
+
+    def fleet(_: Any, now: float) -> Fleet:
+        return Fleet(since=now - 1000.0)
+
+    return fleet
+
+
+def _unheard_are_lost(right: Any) -> Any:
+    """Whoever has not spoken yet counts as Lost."""
+
+    def stand(*args: Any, **named: Any) -> Any:
+        found = right(*args, **named)
+        of = {name: "Lost" if stands == "Unheard" else stands for name, stands in found.of.items()}
+        return dataclasses.replace(found, of=of, unheard=(), heard=True)
+
+    return stand
+
+
+BUGS: Mapping[str, Bug] = {
+    "adopts-nothing": Bug(adopt, "decide", _adopts_nothing),
+    "ends-unheard": Bug(Supervisor, "adopt", _ends_with_its_agent),
+    "waits-for-nobody": Bug(serve, "_fleet", _waits_for_nobody),
+    "unheard-are-lost": Bug(standings, "stand", _unheard_are_lost),
+}
+
+
+def wrapper(bug: str | None) -> tuple[str, ...]:
+    """What a process is started by way of, with `bug` planted in it; nothing without one."""
+    return (sys.executable, "-m", "tests.support.planted", bug) if bug else ()
+
+
+def main(argv: list[str]) -> int:
+    """Run llmgw with the bug planted; its exit code."""
+    name, _, *arguments = argv
+    bug = BUGS[name]
+    with mock.patch.object(bug.place, bug.name, bug.wrong(getattr(bug.place, bug.name))):
+        return run(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
