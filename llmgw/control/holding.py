@@ -1,8 +1,8 @@
 """What becomes of a tree that was followed: it is adopted, waits for a person, or is held. Pure.
 
 `watch` finds a tree, this module judges it, `store` keeps what was judged so that a restart says the
-same. A tree is judged once: what was held stays held until the tree changes or a person applies it,
-and what a person's apply moved away from is not taken again by itself.
+same. A verdict is about a tree against what stood: what was held is judged again once it changes, or once
+another revision stands. What a person's apply moved away from is not taken again by itself.
 """
 
 import dataclasses
@@ -17,6 +17,8 @@ from llmgw.planning.plan import Plan
 Why = Literal["pending", "invalid", "removal", "half-written", "guard", "left"]
 SHOWN = 5
 """Problems that a hold keeps; the rest are counted."""
+MOST_LEFT = 32
+"""Catalogs remembered that applies moved away from, the newest."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -59,14 +61,16 @@ class Followed:
     """What is kept about the catalog that is followed.
 
     `mark` is of the bytes judged last, under `rules`; `digest` of their meaning, empty where they have
-    none; `commit` is where they were; `left` the digest that a person's apply moved away from.
+    none; `commit` is where they were; `against` the digest of what stood then, empty for nothing; `left`
+    the digests that people's applies moved away from.
     """
 
     mark: str = ""
     rules: Rules | None = None
     digest: str = ""
     commit: str = ""
-    left: str = ""
+    against: str = ""
+    left: tuple[str, ...] = ()
     hold: Hold | None = None
     blind: Blind | None = None
 
@@ -113,23 +117,33 @@ class Verdict:
     adopt: bool = False
 
 
-def judged(before: Followed, mark: str, rules: Rules) -> bool:
-    """Whether this very tree was judged already, by the same rules."""
-    return before.mark == mark and before.rules == rules
+def judged(before: Followed, mark: str, rules: Rules, standing: str) -> bool:
+    """Whether the verdict on this very tree is about what stands now (the digest `standing`), by the same rules."""
+    if (before.mark, before.rules) != (mark, rules):
+        return False
+    return before.hold is None or before.hold.why == "left" or before.against == standing
 
 
 def again(before: Followed, standing: str, by: str, now: datetime.datetime) -> Followed:
     """What is true of the tree judged last, now that the catalog with the digest `standing` stands.
 
-    `by` names the revision that stands, and who applied it.
+    `by` names the revision that stands, and who applied it. A tree that was held for another reason than
+    `left` keeps its hold until it is judged against what stands now.
     """
     if before.digest and before.digest == standing:
-        return dataclasses.replace(before, hold=None, left="")
-    if not before.digest or before.hold is not None or before.rules is None:
+        return dataclasses.replace(before, against=standing, hold=None, left=())
+    if before.rules is None or before.against == standing:
         return before
+    left = _and_left(before.left, before.against)
+    if before.hold is not None and before.hold.why != "left":
+        return dataclasses.replace(before, left=left)
     said = f"{by} was applied in its place; it is not taken again before it changes"
-    hold = Hold("left", said, now, (), before.rules.apply)
-    return dataclasses.replace(before, hold=hold, left=before.digest)
+    hold = before.hold or Hold("left", said, now, (), before.rules.apply)
+    return dataclasses.replace(before, against=standing, hold=hold, left=_and_left(left, before.digest))
+
+
+def _and_left(left: tuple[str, ...], digest: str) -> tuple[str, ...]:
+    return left if not digest or digest in left else (*left, digest)[-MOST_LEFT:]
 
 
 def judge(
@@ -138,16 +152,17 @@ def judge(
     commit: str,
     found: Refused | Same | Valid,
     rules: Rules,
+    standing: str,
     now: datetime.datetime,
 ) -> Verdict:
-    """What becomes of a tree that has not been judged yet."""
+    """What becomes of a tree that has not been judged yet against what stands, the digest `standing`."""
     digest = "" if isinstance(found, Refused) else found.digest
-    after = Followed(mark, rules, digest, commit, before.left)
+    after = Followed(mark, rules, digest, commit, standing, before.left)
     if isinstance(found, Same):
-        return Verdict(dataclasses.replace(after, left=""))
+        return Verdict(dataclasses.replace(after, left=()))
     hold = _hold(found, before.left, rules, now)
     if hold is None:
-        return Verdict(dataclasses.replace(after, left=""), adopt=True)
+        return Verdict(dataclasses.replace(after, against=digest, left=()), adopt=True)
     if before.mark == mark and before.hold is not None and before.hold.why == hold.why:
         hold = dataclasses.replace(hold, since=before.hold.since)
     return Verdict(dataclasses.replace(after, hold=hold))
@@ -159,7 +174,7 @@ def blinded(before: Followed, said: str, help_: str, now: datetime.datetime) -> 
     return dataclasses.replace(before, blind=Blind(said, since, help_))
 
 
-def _hold(found: Refused | Valid, left: str, rules: Rules, now: datetime.datetime) -> Hold | None:
+def _hold(found: Refused | Valid, left: tuple[str, ...], rules: Rules, now: datetime.datetime) -> Hold | None:
     """Why the tree does not stand by itself; None = it may. The first reason that applies."""
     by_files = rules.watch == "files"
     if isinstance(found, Refused):
@@ -168,7 +183,7 @@ def _hold(found: Refused | Valid, left: str, rules: Rules, now: datetime.datetim
         return Hold("guard", found.guarded, now, (), rules.apply)
     if rules.sync == "manual":
         return Hold("pending", in_short(found.plan), now, (), rules.apply)
-    if found.digest == left:
+    if found.digest in left:
         return Hold("left", "a person's apply moved away from it", now, (), rules.apply)
     if by_files and found.cut_short:
         return Hold(

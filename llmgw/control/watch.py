@@ -110,7 +110,7 @@ class Watch:
         self._tree = seen if isinstance(seen, Tree) else None
         mark, locked = (seen.mark, bool(seen.locked)) if isinstance(seen, Tree) else ("", False)
         self._settling = self._settling.saw(mark, now)
-        if isinstance(seen, Tree) and holding.judged(self._followed, mark, self._rules):
+        if isinstance(seen, Tree) and holding.judged(self._followed, mark, self._rules, self._stands):
             self._keep(dataclasses.replace(self._current(), commit=seen.commit, blind=None))
         elif not self._settling.settled(now, self._pace, locked=locked):
             return min(self._settling.look_at(now, self._pace), now + self._pace.rescan)
@@ -147,6 +147,11 @@ class Watch:
             "dirty": list(tree.dirty) if tree is not None else [],
         }
 
+    @property
+    def _stands(self) -> str:
+        """The digest of the revision that stands; empty before the first."""
+        return self._adoption.standing.digest if self._adoption.standing is not None else ""
+
     def _current(self) -> Followed:
         """What is kept, seen against the revision that stands now."""
         standing = self._adoption.standing
@@ -171,7 +176,7 @@ class Watch:
             proposal = _proposal(tree, files)
             found = self._weigh(checked.catalog, proposal)
         verdict = holding.judge(
-            self._current(), tree.mark, tree.commit, found, self._rules, self._clock.wall()
+            self._current(), tree.mark, tree.commit, found, self._rules, self._stands, self._clock.wall()
         )
         if verdict.adopt and checked.catalog is not None and isinstance(found, Valid):
             self._adoption.adopt(checked.catalog, proposal, found.plan)

@@ -12,6 +12,7 @@ import shutil
 
 import pytest
 
+from llmgw.control.adoption import Proposal
 from llmgw.control.commits import Commits
 from llmgw.control.holding import Rules
 from llmgw.control.trees import Directory, Spot
@@ -199,6 +200,31 @@ def test_an_edit_while_the_last_one_is_judged(root: pathlib.Path, tmp_path: path
             rename_over(root / "qwen.yaml", files("qwen", replicas=2)["qwen.yaml"])
             await stands(followed, 3)
             assert followed.number == 3
+
+    asyncio.run(story())
+
+
+def test_what_was_held_is_taken_where_it_takes_nothing_away(
+    root: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    """Held for what stood then, over a restart; somebody applies less, and the same untouched files are more."""
+
+    async def story() -> None:
+        write(root, files("qwen", replicas=3))
+        source = Directory(root, SystemClock())
+        async with live(tmp_path / "state", source, AUTO) as followed:
+            await stands(followed, 3)
+            write(root, files("qwen", replicas=2))
+            await until(lambda: followed.why == "removal", "fewer replicas are held")
+        async with live(tmp_path / "state", source, AUTO) as followed:
+            await asyncio.sleep(2 * FAST.rescan)
+            assert (followed.why, followed.bound()) == ("removal", 3)
+            await followed.plane.adoption.apply(Proposal(files("qwen"), who="ada"), "")
+            await stands(followed, 2)
+            await until(lambda: followed.why == "", "nothing is held any more")
+            await followed.plane.adoption.apply(Proposal(files("qwen"), who="ada"), "")
+            await asyncio.sleep(2 * FAST.rescan)
+            assert (followed.why, followed.bound()) == ("left", 1)
 
     asyncio.run(story())
 
