@@ -10,6 +10,9 @@ from llmgw.kit.clock import Clock
 
 KEPT = 5000
 
+Kind = Literal["action", "shard", "node", "catalog", "alarm", "hand"]
+"""`hand` = what people did to the fleet."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Entry:
@@ -17,7 +20,7 @@ class Entry:
 
     number: int
     at: datetime.datetime
-    kind: Literal["action", "shard", "node", "catalog", "alarm"]
+    kind: Kind
     about: str
     said: str
 
@@ -31,9 +34,7 @@ class Journal:
         self._number = 0
         self._more = asyncio.Event()
 
-    def note(
-        self, kind: Literal["action", "shard", "node", "catalog", "alarm"], about: str, said: str
-    ) -> None:
+    def note(self, kind: Kind, about: str, said: str) -> None:
         """Add an entry."""
         self._number += 1
         self._entries.append(Entry(self._number, self._clock.wall(), kind, about, said))

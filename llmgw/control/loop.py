@@ -6,6 +6,7 @@ alone would change the answer.
 """
 
 import asyncio
+import dataclasses
 import logging
 from collections.abc import Callable
 
@@ -20,7 +21,7 @@ from llmgw.kit.clock import Clock
 from llmgw.planning.actions import Action, Assign, Drain, Start, Stop, Undrain
 from llmgw.planning.board import Board
 from llmgw.planning.desired import Desired
-from llmgw.planning.ledger import Ledger
+from llmgw.planning.ledger import Ledger, Trouble
 from llmgw.planning.needs import Unplaced
 from llmgw.planning.settle import settle
 from llmgw.planning.view import View, look
@@ -54,6 +55,8 @@ class Loop:
         self.unplaced: tuple[Unplaced, ...] = ()
         self.alarms: tuple[str, ...] = ()
         self.fenced = ""
+        self.expire: Callable[[float], float | None] = lambda _: None
+        """Called before each pass: ends what people set until now, returns when the next of it ends."""
         self._clock, self._chance, self._journal = clock, chance, journal
         self._dispatch, self._publish = dispatch, publish
         self._board = Board()
@@ -75,6 +78,15 @@ class Loop:
         """Another desired state stands from now on."""
         self.desired = desired
         self._news.set()
+
+    def forgive(self, model: str) -> tuple[Trouble, ...]:
+        """Forget the failed starts of a model: no back-off, no halted roll-out. Returns what they were."""
+        troubles = self.ledger.troubles
+        gone = tuple(trouble for (name, _), trouble in troubles.items() if name == model)
+        kept = {key: trouble for key, trouble in troubles.items() if key[0] != model}
+        self.ledger = dataclasses.replace(self.ledger, troubles=kept)
+        self._news.set()
+        return gone
 
     def view(self) -> View:
         """What there is to see now; by what the passes remember, so that a screen costs what changed."""
@@ -106,8 +118,10 @@ class Loop:
         """One settling at this instant, its orders and its table sent."""
         self._notice_stall()
         if self.fenced:
+            self._wake_at = None
             return
         now = self._clock.now()
+        ends = self.expire(now)
         done = settle(self.desired, self.fleet, self.ledger, now, self._chance, self.timers, self._board)
         for alarm in done.alarms:
             if alarm not in self.alarms:
@@ -115,7 +129,8 @@ class Loop:
                 log.warning("%s", alarm)
         changed = done.ledger.routes.version != self.ledger.routes.version
         self.fleet, self.ledger = done.fleet, done.ledger
-        self.unplaced, self.alarms, self._wake_at = done.unplaced, done.alarms, done.wake_at
+        self.unplaced, self.alarms = done.unplaced, done.alarms
+        self._wake_at = min((at for at in (done.wake_at, ends) if at is not None), default=None)
         if changed:
             self._publish(self.ledger.routes)
         for action in done.actions:

@@ -337,4 +337,9 @@ def _fleet(roster: Roster, now: float) -> Fleet:
     """The fleet as a new control plane knows it: names to wait for, and gateways whose word is still to come."""
     silent = Gateway(acked=0, in_flight={}, green_at={}, queued={}, last_seen=now)
     waited_for = frozenset(name for name, known in roster.nodes.items() if not known.lost)
-    return Fleet(since=now, roster=waited_for, gateways=dict.fromkeys(roster.gateways, silent))
+    return Fleet(
+        since=now,
+        roster=waited_for,
+        gateways=dict.fromkeys(roster.gateways, silent),
+        called={name: known.name for name, known in roster.nodes.items()},
+    )

@@ -1,7 +1,7 @@
 """What the control plane keeps on disk: a closed list, and never the state of a replica.
 
 Revisions with who applied them, what became of the catalog that is followed, the roster of nodes and
-gateways, its epoch. A row could say "running" about a process that died; the fleet cannot, so it is asked
+gateways, the marks that people set, its epoch. A row could say "running" about a process that died; the fleet cannot, so it is asked
 again after each start. Built by `serve`, used by `adoption`, `watch` and the loop.
 """
 
@@ -15,6 +15,7 @@ from collections.abc import Iterator
 import pydantic
 
 from llmgw.control.holding import Followed
+from llmgw.control.marks import Kept
 from llmgw.errors import Failed
 from llmgw.kit.files import write_atomic
 from llmgw.kit.locks import hold
@@ -22,6 +23,7 @@ from llmgw.kit.locks import hold
 KEPT_REVISIONS = 200
 MAKE_ROOM = "make room there, or name another --state-dir"
 _FOLLOWED = pydantic.TypeAdapter(Followed)
+_MARKS = pydantic.TypeAdapter(Kept)
 
 
 class Revision(pydantic.BaseModel):
@@ -138,6 +140,21 @@ class Store:
     def save_followed(self, followed: Followed) -> None:
         """Remember what became of the catalog that is followed. Raises OSError."""
         _write(self.root / "followed.json", _FOLLOWED.dump_json(followed, indent=1))
+
+    def marks(self) -> Kept:
+        """The marks that people set; none on the first start. Raises Failed."""
+        path = self.root / "marks.json"
+        try:
+            return _MARKS.validate_json(path.read_bytes()) if path.exists() else Kept()
+        except pydantic.ValidationError as error:
+            raise Failed(
+                f"cannot read {path}: {error.errors()[0]['msg'].lower()}",
+                help="remove it: nothing is cordoned, drained or paused then",
+            ) from error
+
+    def save_marks(self, marks: Kept) -> None:
+        """Remember the marks. Raises OSError."""
+        _write(self.root / "marks.json", _MARKS.dump_json(marks, indent=1))
 
     def revisions(self) -> list[int]:
         """The numbers of the kept revisions, oldest first."""

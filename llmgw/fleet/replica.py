@@ -4,7 +4,7 @@
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Literal
 
 from llmgw.fleet.expiry import Standing, Timers
@@ -62,13 +62,18 @@ class Replica:
 
 
 def derive(
-    present: Iterable[Shard], standings: Mapping[str, Standing], green: bool, now: float, timers: Timers
+    present: Iterable[Shard],
+    standings: Mapping[str, Standing],
+    green: bool,
+    now: float,
+    timers: Timers,
+    called: Callable[[str], str] = str,
 ) -> Replica:
-    """The replica that these shards make. `green` = its data plane proves that it lives."""
+    """The replica that these shards make. `green` = its data plane proves that it lives; `called` names a node."""
     ranks = {shard.spec.rank: shard for shard in present}
     spec = ranks[min(ranks)].spec
     shards = tuple(ranks.get(peer.rank) for peer in spec.peers)
-    phase, why = _phase(spec, shards, standings, green, now, timers)
+    phase, why = _phase(spec, shards, standings, green, now, timers, called)
     return Replica(spec.replica, spec, shards, phase, why, max(shard.since for shard in ranks.values()))
 
 
@@ -79,6 +84,7 @@ def _phase(
     green: bool,
     now: float,
     timers: Timers,
+    called: Callable[[str], str],
 ) -> tuple[Phase, str]:
     doubtful = False
     for peer, shard in zip(spec.peers, shards, strict=True):
@@ -86,7 +92,7 @@ def _phase(
             return "Failed", f"rank {shard.spec.rank}: {shard.status.reason or shard.state}"
         if shard is None or not shard.confirmed or standings.get(peer.node) != "Ready":
             doubtful = True
-    if doubtful and (found := _doubt(spec, shards, standings, green, now, timers)) is not None:
+    if doubtful and (found := _doubt(spec, shards, standings, green, now, timers, called)) is not None:
         return found
     states = [shard.state for shard in shards if shard is not None]
     if all(state in ("ready", "draining") for state in states):
@@ -102,17 +108,18 @@ def _doubt(
     green: bool,
     now: float,
     timers: Timers,
+    called: Callable[[str], str],
 ) -> tuple[Phase, str] | None:
     """What silence, absence and want of confirmation make of it; None if they change nothing."""
     standing_of = [standings.get(peer.node, "Unheard") for peer in spec.peers]
     lost = [peer for peer, stands in zip(spec.peers, standing_of, strict=True) if stands == "Lost"]
     if lost and not green:
-        return "Lost", f"node {lost[0].node} is lost"
+        return "Lost", f"node {called(lost[0].node)} is lost"
     for peer, shard, stands in zip(spec.peers, shards, standing_of, strict=True):
         if shard is None and green and stands in ("Unheard", "Lost"):
             continue  # it answers clients, so the rank that nobody reports lives
         if shard is None and stands == "Unheard":
-            return "Unknown", f"node {peer.node} has not reported yet"
+            return "Unknown", f"node {called(peer.node)} has not reported yet"
         if shard is None:
             return "Failed", f"rank {peer.rank} is gone"
         if not shard.confirmed and now - shard.since >= 3 * timers.ack:

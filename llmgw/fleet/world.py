@@ -59,7 +59,10 @@ class Gateway:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Fleet:
-    """Everything observed. `since` is when this control plane began to listen."""
+    """Everything observed. `since` is when this control plane began to listen.
+
+    `called` are the names of nodes by id, from before: for those of the roster that have not spoken yet.
+    """
 
     since: float = 0.0
     roster: frozenset[str] = frozenset()
@@ -67,6 +70,7 @@ class Fleet:
     shards: Mapping[ShardKey, Shard] = dataclasses.field(default_factory=dict)
     gateways: Mapping[str, Gateway] = dataclasses.field(default_factory=dict)
     progress: Mapping[str, tuple[Progress, ...]] = dataclasses.field(default_factory=dict)
+    called: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def apply(self, event: events.Event, now: float) -> "Fleet":
         """The fleet after `event`. A word from an unknown node or shard changes nothing."""
@@ -87,8 +91,8 @@ class Fleet:
         return "Lost" if now - self.since >= timers.lost_grace else "Unheard"
 
     def name(self, node: str) -> str:
-        """The node's name for people; its id while it has not spoken."""
-        return self.nodes[node].info.name if node in self.nodes else node
+        """The node's name for people; its id where nobody ever told one."""
+        return self.nodes[node].info.name if node in self.nodes else self.called.get(node) or node
 
     def on_node(self, node: str) -> list[Shard]:
         """The shards whose spec names `node`."""
@@ -134,6 +138,7 @@ class Draft:
             self._shards.read,
             self._gateways.read,
             self._progress.read,
+            given.called,
         )
         same = (
             new.nodes is given.nodes

@@ -6,7 +6,7 @@ was broken off leaves nothing behind.
 """
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain
 
 from llmgw.fleet.expiry import Timers
@@ -196,7 +196,8 @@ class Board:
             return _green(fleet.gateways, name, now, timers)
 
         def derived(name: str) -> Replica | None:
-            return roll.derived(name, worlds.get(name), fleet.shards, standings.of, green, now, timers)
+            ranks = worlds.get(name)
+            return roll.derived(name, ranks, fleet.shards, standings.of, green, now, timers, fleet.name)
 
         if self.moved:
             roll.passed(now)
@@ -261,22 +262,23 @@ class Board:
         return max(self.stock.size(cache_name), self._totals.get(cache_name, 0))
 
     @contextlib.contextmanager
-    def without(self, replica: Replica) -> Iterator[None]:
-        """The stock as it would be with this replica gone."""
-        stock = self.stock
-        nodes = {shard.spec.node for shard in replica.present} & stock.sites.keys()
+    def without(self, names: Collection[str]) -> Iterator[None]:
+        """The stock as it would be with these replicas gone."""
+        stock, known = self.stock, self.roll.replicas
+        nodes = {shard.spec.node for name in names if name in known for shard in known[name].present}
+        nodes &= stock.sites.keys()
         version, grown = stock.version, stock.grown
-        self._restock(nodes, replica.id)
+        self._restock(nodes, names)
         try:
             yield
         finally:
-            self._restock(nodes, "")
+            self._restock(nodes, ())
             stock.version, stock.grown = version, grown
 
-    def _restock(self, nodes: Iterable[str], absent: str) -> None:
+    def _restock(self, nodes: Iterable[str], absent: Collection[str]) -> None:
         for node in nodes:
             site, keys = self.stock.sites[node], self._on_node.get(node, ())
-            left = [self.seen.shards[key].spec for key in keys if key[0] != absent]
+            left = [self.seen.shards[key].spec for key in keys if key[0] not in absent]
             self.stock.put(site.room.info, left, site.standing, site.cordoned)
 
 

@@ -12,12 +12,13 @@ from llmgw.fleet.expiry import Timers
 from llmgw.fleet.replica import Replica
 from llmgw.fleet.world import Fleet, Shard
 from llmgw.kit.chance import Chance
-from llmgw.planning import draining, rollout, scaling, troubles
+from llmgw.kit.text import count
+from llmgw.planning import draining, gaps, rollout, scaling, troubles
 from llmgw.planning.actions import Action, Assign, Drain, Start, Undrain
 from llmgw.planning.board import Board
 from llmgw.planning.changes import changed
 from llmgw.planning.desired import Desired
-from llmgw.planning.ledger import Draining, Ledger
+from llmgw.planning.ledger import Draining, Gap, Ledger
 from llmgw.planning.needs import Needs, Unplaced
 from llmgw.planning.placement import specs
 from llmgw.planning.routes import routes
@@ -63,16 +64,18 @@ def reconcile(
     placed: tuple[Assign, ...] = ()
     if view.may_act():
         view = _with(view, scaling.rescale(view))
+        view = _with(view, gaps.tend(view))
         needs = _needs(view)
         actions += _sweep(view)
         actions += _starts(view)
         actions += _apply_drains(view, needs, drains)
+        view = _with(view, _remember_returned(view, actions))
         actions += draining.advance(view, drains)
-        placed, unplaced, swap = _place_one(view, needs, chance)
+        placed, unplaced = _place_one(view, needs, chance)
         actions += placed
-        if swap is not None:
-            actions.append(swap)
-            _begin(view, swap, drains, gap=True)
+        if not placed:
+            view, gap = _open_gap(view, needs, drains)
+            actions += gap
     else:
         drains = {name: drain for name, drain in drains.items() if name in view.replicas}
     table = routes(view, drains)
@@ -202,32 +205,44 @@ def _apply_drains(view: View, needs: Needs, drains: dict[str, Draining]) -> list
     return actions
 
 
+def _remember_returned(view: View, actions: list[Action]) -> Ledger:
+    """The ledger with the drains that were just taken back: they do not begin again at once."""
+    back = {action.replica: view.now for action in actions if isinstance(action, Undrain)}
+    return dataclasses.replace(view.ledger, returned={**view.ledger.returned, **back}) if back else view.ledger
+
+
 def _begin(view: View, drain: Drain, drains: dict[str, Draining], *, gap: bool = False) -> None:
     limit = view.now + view.replicas[drain.replica].spec.profile.drain
     drains[drain.replica] = Draining(view.now, limit, draining.NEW, drain.because, gap)
 
 
-def _place_one(
-    view: View, needs: Needs, chance: Chance
-) -> tuple[tuple[Assign, ...], list[Unplaced], Drain | None]:
-    """The first pending replica that fits gets its place. Where none does, all are told why.
-
-    Then an old replica may have to go first: that drain is returned.
-    """
+def _place_one(view: View, needs: Needs, chance: Chance) -> tuple[tuple[Assign, ...], list[Unplaced]]:
+    """The first pending replica that fits gets its place. Where none does, all are told why."""
     board, stock = view.board, view.board.stock
-    for _, _, model in needs.pending:
+    for model in gaps.in_order(view, needs):
         search = search_for(view, needs, model)
         if search.full_at == stock.grown:
             continue
         for request in search.requests:
             if choice := stock.choose(request, board.pressure):
                 shards = specs(new_id(view, model, chance), request, choice)
-                return tuple(Assign(spec, needs.of[model].because) for spec in shards), [], None
+                return tuple(Assign(spec, needs.of[model].because) for spec in shards), []
         search.full_at = stock.grown
-    pending = [model for _, _, model in needs.pending]
-    unplaced = [unplaced_for(view, needs, model) for model in pending]
+    unplaced = [unplaced_for(view, needs, model) for _, _, model in needs.pending]
     board.explanations.told()
-    return (), unplaced, swap_for(view, needs, pending)
+    return (), unplaced
+
+
+def _open_gap(view: View, needs: Needs, drains: dict[str, Draining]) -> tuple[View, list[Action]]:
+    """Where nothing that is pending found a place, an old replica may have to go first."""
+    if gaps.is_idle(view, needs, drains):
+        view = _with(view, dataclasses.replace(view.ledger, gap=None))
+    swap = swap_for(view, needs, drains)
+    if swap is None:
+        return view, []
+    _begin(view, swap, drains, gap=True)
+    gap = Gap(view.replicas[swap.replica].model, swap.replica, view.now)
+    return _with(view, dataclasses.replace(view.ledger, gap=gap)), [swap]
 
 
 def _alarms(view: View) -> tuple[str, ...]:
@@ -238,5 +253,6 @@ def _alarms(view: View) -> tuple[str, ...]:
             f"{len(silent)} of {len(view.standings)} nodes fell silent together: nothing is stopped or placed"
         )
     if not view.heard:
-        alarms.append(f"waiting for {len(view.unheard)} nodes of the roster: {', '.join(view.unheard)}")
+        names = ", ".join(sorted(map(view.fleet.name, view.unheard)))
+        alarms.append(f"waiting for {count(len(view.unheard), 'node')} of the roster: {names}")
     return tuple(alarms)

@@ -41,13 +41,14 @@ class Roll:
         green: Callable[[str], bool],
         now: float,
         timers: Timers,
+        called: Callable[[str], str],
     ) -> Replica | None:
         """The replica as it is now. `ranks` is how many it has, or None where that is as before."""
         if ranks is None:
             ranks = len(self.replicas[name].shards) if name in self.replicas else 0
         keys = [(name, rank) for rank in range(ranks)]
         present = [shards[key] for key in keys if key in shards]
-        return derive(present, standings, green(name), now, timers) if present else None
+        return derive(present, standings, green(name), now, timers, called) if present else None
 
     def put(self, name: str, new: Replica | None, now: float, timers: Timers) -> None:
         """It is `new` from now on, or gone."""
