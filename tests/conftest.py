@@ -14,6 +14,14 @@ hypothesis.settings.register_profile("llmgw", deadline=None)
 hypothesis.settings.load_profile("llmgw")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_cache_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What commands remember for completion goes nowhere near whoever runs the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def scripted(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., pathlib.Path]:
     """`scripted("I am alpha.", loop=False)` → a GGUF file that answers so, one for each sentence."""

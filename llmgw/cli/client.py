@@ -1,17 +1,23 @@
 """The CLI's side of the control plane's API: one call each, errors turned back into errors.
 
-Verbs that talk to a control plane take `options.server_option` and use `Client`.
+Verbs that talk to a control plane take `options.server_option` and use `Client`. A call that reads is
+answered at once or not at all; one that makes the control plane think says so while it waits.
 """
 
+import contextlib
+import json
 import pathlib
+import threading
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
+import click
 import httpx
 import pydantic
 
-from llmgw.cli.options import SERVER
+from llmgw.cli import names
+from llmgw.cli.options import SERVER, Address
 from llmgw.errors import Blocked, CatalogInvalid, Failed, LlmgwError, NotAllowed, Stale, Unreachable
 
 T = TypeVar("T")
@@ -23,6 +29,19 @@ _ERRORS: Mapping[int, type[LlmgwError]] = {
     423: Blocked,
 }
 
+CONNECT = 3.0
+READ = 10.0
+"""Seconds that an answer may take that only reads what is there."""
+
+THINK = 180.0
+"""Seconds for what is rehearsed, applied or asked of nodes."""
+
+SAY_AFTER = 2.0
+"""Seconds after which somebody who waits is told for what."""
+
+SILENCE = 20.0
+"""Seconds without a line in which a stream is over: the control plane says something every few."""
+
 
 class Client:
     """Calls to one control plane. Raises Unreachable, or what the control plane said."""
@@ -30,36 +49,93 @@ class Client:
     def __init__(self, server: str | None) -> None:
         self.server = server or _from_toml() or SERVER
         self._http = httpx.Client(
-            base_url=f"http://{self.server}", trust_env=False, timeout=httpx.Timeout(60.0, connect=5.0)
+            base_url=f"http://{self.server}", trust_env=False, timeout=httpx.Timeout(READ, connect=CONNECT)
         )
+        self._remembered = False
 
     def get(self, path: str, **query: str | int) -> Any:
-        """The JSON answer of a GET."""
-        return self._call("GET", path, params=query).json()
+        """The JSON answer of a GET. `wait` in the query is time that it may take besides."""
+        return self._read(path, query).json()
 
     def post(self, path: str, body: Mapping[str, Any]) -> Any:
         """The JSON answer of a POST."""
-        return self._call("POST", path, json=body).json()
+        return self._write(path, body).json()
 
     def read(self, kind: Any, path: str, **query: str | int) -> Any:
         """The answer of a GET as a value of `kind`."""
-        return pydantic.TypeAdapter(kind).validate_json(self._call("GET", path, params=query).content)
+        return pydantic.TypeAdapter(kind).validate_json(self._read(path, query).content)
 
     def ask(self, kind: Any, path: str, body: Mapping[str, Any]) -> Any:
         """The answer of a POST as a value of `kind`."""
-        return pydantic.TypeAdapter(kind).validate_json(self._call("POST", path, json=body).content)
+        return pydantic.TypeAdapter(kind).validate_json(self._write(path, body).content)
 
-    def _call(self, method: str, path: str, **more: Any) -> httpx.Response:
+    def lines(self, path: str, **query: str | int) -> Iterator[dict[str, Any]]:
+        """The JSON lines of a GET that goes on, as they come."""
+        timeout = httpx.Timeout(SILENCE, connect=CONNECT)
+        with (
+            self._reaching(SILENCE),
+            self._http.stream("GET", path, params=query, timeout=timeout) as answer,
+        ):
+            if not answer.is_success:
+                answer.read()
+                raise _refusal(answer)
+            for line in answer.iter_lines():
+                yield json.loads(line)
+
+    def _read(self, path: str, query: Mapping[str, Any]) -> httpx.Response:
+        longest = READ + float(query.get("wait", 0))
+        return self._call("GET", path, longest, params=query)
+
+    def _write(self, path: str, body: Mapping[str, Any]) -> httpx.Response:
+        with _patience(f"waiting for the control plane at {self.server} …"):
+            return self._call("POST", path, THINK, json=body)
+
+    def _call(self, method: str, path: str, longest: float, **more: Any) -> httpx.Response:
+        timeout = httpx.Timeout(longest, connect=CONNECT)
+        with self._reaching(longest):
+            answer = self._http.request(method, path, timeout=timeout, **more)
+        if answer.is_success:
+            self._remember()
+            return answer
+        raise _refusal(answer)
+
+    @contextlib.contextmanager
+    def _reaching(self, longest: float) -> Iterator[None]:
         try:
-            answer = self._http.request(method, path, **more)
+            yield
+        except httpx.ReadTimeout as error:
+            raise Unreachable(
+                f"cannot get an answer of the control plane at {self.server}: it took the call and said "
+                f"nothing for {longest:g} s",
+                help="look at its log: it hangs, or its machine does",
+            ) from error
         except httpx.TransportError as error:
             raise Unreachable(
                 f"cannot reach the control plane at {self.server}: {str(error) or type(error).__name__}",
                 help="start one with `llmgw serve`, or name another with --server or LLMGW_SERVER",
             ) from error
-        if answer.is_success:
-            return answer
-        raise _refusal(answer)
+
+    def _remember(self) -> None:
+        """Keep the names of this fleet for completion, once a run, where they are not fresh. Never fails."""
+        if self._remembered or names.fresh(self.server):
+            return
+        self._remembered = True
+        with contextlib.suppress(httpx.HTTPError, ValueError, OSError):
+            answer = self._http.get("/v1/names", timeout=1.0)
+            if answer.is_success:
+                names.remember(self.server, answer.json())
+
+
+@contextlib.contextmanager
+def _patience(said: str) -> Iterator[None]:
+    """Say what is waited for, on stderr, where it takes longer than people expect."""
+    timer = threading.Timer(SAY_AFTER, lambda: click.echo(said, err=True))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _refusal(answer: httpx.Response) -> LlmgwError:
@@ -77,7 +153,10 @@ def _from_toml() -> str:
         path = directory / "llmgw.toml"
         if path.is_file():
             try:
-                return str(tomllib.loads(path.read_text()).get("server", ""))
-            except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+                server = str(tomllib.loads(path.read_text()).get("server", ""))
+                return server if not server or Address().convert(server, None, None) else ""
+            except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
                 raise Failed(f"cannot read {path}: {error}") from error
+            except click.BadParameter as error:
+                raise Failed(f"cannot use `server` of {path}: {error.message}") from error
     return ""

@@ -28,7 +28,7 @@ class Address(click.ParamType[tuple[str, int]]):
         if isinstance(value, tuple):
             return value
         host, _, port = str(value).rpartition(":")
-        if not port.isdecimal() or int(port) > 65535:
+        if not (port.isascii() and port.isdecimal()) or int(port) > 65535 or set(host) & set("/@? "):
             self.fail(f"{value!r} is no HOST:PORT", param, ctx)
         return host.strip("[]") or "127.0.0.1", int(port)
 
@@ -108,12 +108,20 @@ def catalog_argument(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.argument("path", default="catalog", type=PATH)(function)
 
 
+def _server(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """HOST:PORT as it was written, refused where it is none."""
+    if value is not None:
+        Address().convert(value, param, ctx)
+    return value
+
+
 def server_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """`--server HOST:PORT`: option, then LLMGW_SERVER, then llmgw.toml here or above, then the default."""
     return click.option(
         "--server",
         envvar="LLMGW_SERVER",
         metavar="HOST:PORT",
+        callback=_server,
         help=f"The control plane. [default: {SERVER}]",
     )(function)
 

@@ -1,16 +1,15 @@
 """The work of `llmgw gc`: list, ask, hand the list over, say what came of it."""
 
-import sys
 from typing import Any
 
 import click
 import pydantic
 
+from llmgw.cli.asking import agree
 from llmgw.cli.client import Client
 from llmgw.cli.exits import Exit
 from llmgw.cli.screens import listing_lines
-from llmgw.errors import Declined
-from llmgw.kit.text import safe
+from llmgw.kit.text import count, safe
 from llmgw.kit.units import show_bytes
 from llmgw.planning.gc import Listing
 from llmgw.planning.screen import NodeRow
@@ -46,14 +45,8 @@ def run(collect: bool, expect: str, yes: bool, output: str, server: str | None) 
 def _agree(found: Listing, expect: str, yes: bool) -> None:
     if expect or yes:
         return
-    if not sys.stdin.isatty():
-        raise Declined(
-            "cannot ask: there is no terminal. Nothing was removed",
-            help=f"llmgw gc --collect --expect {found.id}",
-        )
-    question = f"Delete {len(found.candidates)} items, {show_bytes(found.size)}? [yes/no]"
-    if click.prompt(question, default="no", show_default=False) != "yes":
-        raise Declined("cannot go on without a yes. Nothing was removed")
+    question = f"Delete {count(len(found.candidates), 'item')}, {show_bytes(found.size)}?"
+    agree(question, unchanged="Nothing was removed", way=f"llmgw gc --collect --expect {found.id}")
 
 
 def _collect(client: Client, listing_id: str, names: dict[str, str], output: str) -> int:
