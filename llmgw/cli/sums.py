@@ -1,14 +1,13 @@
 """The answer of `llmgw fit` as lines and as JSON. Pure: the sums that people read add up as they are shown."""
 
 import json
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from llmgw.catalog.fitting import Fit
-from llmgw.catalog.memory import GIB, Estimate
+from llmgw.catalog.memory import Estimate
+from llmgw.kit.sums import down, memory_unit, shown, tenths
 from llmgw.kit.text import safe
 
-_MIB = 1 << 20
 _SHOWN_OTHERS = 3
 
 
@@ -39,13 +38,13 @@ def _sum(fit: Fit, found: Estimate) -> Iterator[str]:
     )
     names = [*(term.name for term in exact), _what(fit, found), *(term.name for term in guessed)]
     sizes = [*(term.size for term in exact), found.sequence, *(term.size for term in guessed)]
-    unit, name = _unit(sum(sizes))
-    shown = tenths(sizes, unit)
-    parts = [f"{_shown(size)} {what}" for size, what in zip(shown, names, strict=True)]
+    unit, name = memory_unit(sum(sizes))
+    rounded = tenths(sizes, unit)
+    parts = [f"{shown(size)} {what}" for size, what in zip(rounded, names, strict=True)]
     first = len(exact) + 1
     parts[first] = f"(estimated) {parts[first]}"
-    yield f"{where}: {' + '.join(parts)} = {_shown(sum(shown))} {name}"
-    budget = f"of {_shown(_down(found.budget, unit))} {name}"
+    yield f"{where}: {' + '.join(parts)} = {shown(sum(rounded))} {name}"
+    budget = f"of {shown(down(found.budget, unit))} {name}"
     if found.share != 1.0:
         budget += (
             f" ({found.card / unit:.2f} x {found.share:.2f}, which {fit.profile.engine} takes in any case)"
@@ -61,12 +60,12 @@ def _what(fit: Fit, found: Estimate) -> str:
 def _verdict(fit: Fit, found: Estimate) -> str:
     if fit.refused:
         return f"does not run: {fit.profile.engine} would refuse it."
-    unit, name = _unit(sum(term.size for term in found.terms) + found.sequence)
+    unit, name = memory_unit(sum(term.size for term in found.terms) + found.sequence)
     if not found.fits:
         needed = sum(tenths([*(term.size for term in found.terms), found.sequence], unit))
-        short = max(1, needed - _down(found.budget, unit))
-        return f"does not fit: {_shown(short)} {name} short."
-    spare = _shown(_down(found.room - found.sequence, unit))
+        short = max(1, needed - down(found.budget, unit))
+        return f"does not fit: {shown(short)} {name} short."
+    spare = shown(down(found.room - found.sequence, unit))
     at_a_time = (
         f"; KV for {found.concurrency:.1f} x {found.length:,} tokens"
         if fit.profile.engine != "llamacpp"
@@ -85,29 +84,6 @@ def _way_out(fit: Fit, found: Estimate) -> str:
         for other in fit.others[:_SHOWN_OTHERS]
     ]
     return f"fits with {', or '.join(ways)}" if ways else "no other profile of this catalog is large enough"
-
-
-def tenths(sizes: Sequence[int], unit: int) -> list[int]:
-    """`sizes` in tenths of `unit`, rounded so that they add up to their sum rounded up."""
-    exact = [10 * size / unit for size in sizes]
-    found = [math.floor(value) for value in exact]
-    missing = math.ceil(round(sum(exact), 6)) - sum(found)
-    largest = sorted(range(len(exact)), key=lambda index: found[index] - exact[index])
-    for index in largest[:missing]:
-        found[index] += 1
-    return found
-
-
-def _down(size: int, unit: int) -> int:
-    return math.floor(10 * size / unit)
-
-
-def _unit(size: int) -> tuple[int, str]:
-    return (GIB, "GiB") if size >= GIB else (_MIB, "MiB")
-
-
-def _shown(tenth: int) -> str:
-    return f"{tenth // 10}.{tenth % 10}" if tenth >= 0 else f"-{_shown(-tenth)}"
 
 
 def fit_json(fit: Fit, source: str) -> str:

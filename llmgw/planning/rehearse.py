@@ -25,10 +25,17 @@ from llmgw.planning.settle import Settled, settle
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Step:
-    """One action of the transcript. `fetch` is the bytes its node has to fetch; None = length not known."""
+    """One action of the transcript. `fetch` is the bytes its node has to fetch; None = length not known.
+
+    `free` = bytes of disk that the node had just before, None = not said. Steps of one `turn` happen
+    together, `at` seconds after the beginning if every action took no time.
+    """
 
     action: Action
     fetch: int | None = 0
+    free: int | None = None
+    turn: int = 0
+    at: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -69,6 +76,7 @@ class _Stage:
         self.fleet = self._heartbeats(fleet, 0.0)
         self.board = Board()
         self.steps: list[Step] = []
+        self.began, self.turn = now, 0
 
     def run(self) -> Rehearsal:
         self._finish_what_is_under_way()
@@ -134,8 +142,12 @@ class _Stage:
         said: dict[str, list[ShardStatus]] = {}
         arriving: dict[str, list[ShardSpec]] = {}
         held: set[tuple[str, str]] = set()
+        brought: dict[str, int] = {}
+        self.turn += bool(settled.actions)
         for action in settled.actions:
-            self.steps.append(Step(action, self._fetch(action, held)))
+            fetch = self._fetch(action, held)
+            free = self._free(action, brought, fetch or 0)
+            self.steps.append(Step(action, fetch, free, self.turn, self.now - self.began))
             if isinstance(action, Assign):
                 arriving.setdefault(action.spec.node, []).append(action.spec)
             for node, status in self._succeed(action):
@@ -153,6 +165,16 @@ class _Stage:
             return 0
         held.add(entry)
         return action.spec.source_bytes or None
+
+    def _free(self, action: Action, brought: dict[str, int], fetch: int) -> int | None:
+        """Disk of the node of a new shard before it fetches; `brought` are bytes by node in this turn."""
+        if not isinstance(action, Assign):
+            return None
+        node = action.spec.node
+        free = self.fleet.nodes[node].info.disk_free
+        left = None if free is None else free - brought.get(node, 0)
+        brought[node] = brought.get(node, 0) + fetch
+        return left
 
     def _succeed(self, action: Action) -> Iterable[tuple[str, ShardStatus]]:
         """(node, what it reports) once it has obeyed."""

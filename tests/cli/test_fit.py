@@ -9,7 +9,7 @@ import pytest
 
 from llmgw.cli.doing.fit import source_of
 from llmgw.cli.main import run
-from llmgw.cli.sums import tenths
+from llmgw.kit.sums import tenths
 from tests.support import models, scripted_model
 
 PROFILES = """\

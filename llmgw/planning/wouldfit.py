@@ -1,0 +1,126 @@
+"""What would give a place to a replica that found none: another profile, replicas that move, a shorter context.
+
+Called by `planning.plan` for the first few; pure. Every answer was tried with placement's own rules.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Iterable, Iterator
+
+from llmgw.catalog.facts import ModelFacts
+from llmgw.catalog.memory import estimate
+from llmgw.catalog.model import Model, Profile
+from llmgw.fleet.inventory import room
+from llmgw.fleet.shard import ShardSpec
+from llmgw.kit.text import count
+from llmgw.kit.units import show_memory
+from llmgw.planning.placement import SOLD_AS, Request, Site, refusals
+from llmgw.planning.view import View
+
+MOST_SITES = 200
+"""Nodes on which it is tried what would have to move."""
+MOST_PROFILES = 100
+LEAST_LENGTH = 512
+"""Tokens below which a shorter context is no way out."""
+
+
+def would_fit(
+    view: View, model: Model, profile: Profile, size: int, facts: ModelFacts | None
+) -> tuple[str, ...]:
+    """The nearest of each kind, `profile h100-tp4` say; nothing where nothing of these would do."""
+    request = Request(model, profile, "", model.cache_name, size)
+    ways = (_shorter(view, request, facts), _other_profile(view, request, facts), _moved(view, request))
+    return tuple(itertools.chain.from_iterable(ways))
+
+
+def _sites(view: View) -> Iterable[Site]:
+    return view.board.stock.sites.values()
+
+
+def _fits(view: View, request: Request) -> bool:
+    """Whether as many nodes as it needs refuse nothing."""
+    free = (site for site in _sites(view) if not refusals([site], request))
+    wanted = request.profile.nodes
+    return sum(1 for _ in itertools.islice(free, wanted)) == wanted
+
+
+def _shorter(view: View, request: Request, facts: ModelFacts | None) -> Iterator[str]:
+    """Smaller cards that are there, with as long a context as they hold."""
+    profile = request.profile
+    if facts is None or not profile.gpus_per_node or not profile.gpu_memory:
+        return
+    cards = {gpu.memory_total for site in _sites(view) for gpu in site.room.info.gpus or ()}
+    for card in sorted((size for size in cards if 0 < size < profile.gpu_memory * SOLD_AS), reverse=True):
+        found = estimate(facts, profile, card)
+        longest = min(found.longest, profile.max_model_len or found.longest) if found is not None else 0
+        smaller = dataclasses.replace(profile, gpu_memory=card, max_model_len=longest, gpu_types=())
+        if longest >= LEAST_LENGTH and _fits(view, dataclasses.replace(request, profile=smaller)):
+            yield f"max_model_len {longest} on cards of {show_memory(card)} (gpu.memory)"
+            return
+
+
+def _other_profile(view: View, request: Request, facts: ModelFacts | None) -> Iterator[str]:
+    """A profile of the catalog for the same engine that this model does not list."""
+    catalog, asked = view.desired.catalog, request.profile
+    if catalog is None:
+        return
+    others = sorted(
+        (
+            each
+            for each in catalog.profiles.values()
+            if each.engine == asked.engine and each.name not in request.model.profiles
+        ),
+        key=lambda each: (each.nodes * each.gpus_per_node, each.name),
+    )
+    for profile in others[:MOST_PROFILES]:
+        if _too_large(profile, facts) or not _fits(view, dataclasses.replace(request, profile=profile)):
+            continue
+        yield f"profile {profile.name} ({count(profile.nodes, 'node')} x {profile.gpus_per_node} GPUs)"
+        return
+
+
+def _too_large(profile: Profile, facts: ModelFacts | None) -> bool:
+    if facts is None or not (card := profile.gpu_memory or profile.cpu_memory):
+        return False
+    found = estimate(facts, profile, card)
+    return found is not None and not found.fits
+
+
+def _moved(view: View, request: Request) -> Iterator[str]:
+    """The fewest replicas that would have to leave the nodes that they leave."""
+    on_node: dict[str, list[ShardSpec]] = {}
+    for shard in view.fleet.shards.values():
+        on_node.setdefault(shard.spec.node, []).append(shard.spec)
+    found = []
+    for site in itertools.islice(_sites(view), MOST_SITES):
+        leave = _leaving(site, request, on_node.get(site.room.info.id, []))
+        if leave is not None:
+            found.append((len(leave), site.name, leave))
+    best = sorted(found)[: request.profile.nodes]
+    names = sorted({name for _, _, leave in best for name in leave})
+    if len(best) < request.profile.nodes or not names:
+        return
+    nodes = ", ".join(name for number, name, _ in best if number)
+    yield f"{', '.join(names)} left {nodes}"
+
+
+def _leaving(site: Site, request: Request, specs: list[ShardSpec]) -> tuple[str, ...] | None:
+    """Replicas without which the node would take a shard; None where that alone would not do."""
+    if not refusals([site], request):
+        return ()
+    if any(refused.rule not in _HELD for refused in refusals([site], request)):
+        return None
+    by_size = sorted(specs, key=lambda spec: (len(spec.gpus), spec.replica))
+    # One that is large enough by itself, the smallest first; then the largest together.
+    tries = [[spec] for spec in by_size]
+    tries += [by_size[-number:] for number in range(2, len(by_size) + 1)]
+    for leave in tries:
+        gone = {spec.replica for spec in leave}
+        left = room(site.room.info, [spec for spec in specs if spec.replica not in gone])
+        if not refusals([dataclasses.replace(site, room=left)], request):
+            return tuple(sorted(gone))
+    return None
+
+
+_HELD = frozenset({"cards_free", "cores_and_memory_fit", "ports_free"})
+"""Rules about what a replica gives back when it leaves."""
