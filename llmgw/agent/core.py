@@ -78,10 +78,15 @@ class Failed:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AgentState:
-    """Everything the node decides by. `node` is the id that its specs must name."""
+    """Everything the node decides by. `node` is the id that its specs must name.
+
+    `orphans` are launches of ours that no record describes, by cookie; `ending` those of them that end.
+    """
 
     node: str
     limits: Limits = Limits()
+    orphans: tuple[str, ...] = ()
+    ending: tuple[str, ...] = ()
     shards: Mapping[ShardKey, Kept] = dataclasses.field(default_factory=dict)
     failed: Mapping[FailureKey, Failed] = dataclasses.field(default_factory=dict)
 
@@ -211,6 +216,25 @@ class Adopted:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Undescribed:
+    """What a restarted agent found alive with our mark and without a record, by the cookies of its launches."""
+
+    cookies: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Heard:
+    """The control plane has spoken to this agent."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class OrphanEnded:
+    """Verified: nobody of this launch is left."""
+
+    cookie: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Tick:
     """Time passed: `wake_at` was reached."""
 
@@ -229,6 +253,9 @@ Event = (
     | Lingers
     | Idle
     | Adopted
+    | Undescribed
+    | Heard
+    | OrphanEnded
     | Tick
 )
 
@@ -274,6 +301,13 @@ class Sweep:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class EndOrphan:
+    """Kill what carries this mark and verify; answered by OrphanEnded."""
+
+    cookie: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Forget:
     """The shard is gone: remove its record."""
 
@@ -287,7 +321,7 @@ class Report:
     statuses: tuple[ShardStatus, ...]
 
 
-Command = Fetch | Release | Launch | Terminate | Sweep | Forget | Report
+Command = Fetch | Release | Launch | Terminate | Sweep | EndOrphan | Forget | Report
 Step = tuple[AgentState, tuple[Command, ...]]
 
 
@@ -321,6 +355,13 @@ def step(state: AgentState, event: Event, now: float) -> Step:  # noqa: PLR0911,
             return _counted(state, key, idle, now)
         case Adopted():
             return _adopted(state, event, now)
+        case Undescribed(cookies=cookies):
+            return dataclasses.replace(state, orphans=cookies), ()
+        case Heard():
+            return _heard(state)
+        case OrphanEnded(cookie=cookie):
+            left = tuple(other for other in state.ending if other != cookie)
+            return dataclasses.replace(state, ending=left), ()
         case Tick():
             return _tick(state, now)
 
@@ -475,6 +516,12 @@ def _adopted(state: AgentState, event: Adopted, now: float) -> Step:
     deadline = None if event.state == "ready" else since + event.spec.profile.start_deadline
     kept = Kept(event.spec, event.state, since, pid=event.pid, adopted=True, deadline=deadline, swept=False)
     return _put(state, [kept]), (_report(kept, now),)
+
+
+def _heard(state: AgentState) -> Step:
+    """Whoever could still have described the orphans has spoken: they end."""
+    ending = dataclasses.replace(state, orphans=(), ending=(*state.ending, *state.orphans))
+    return ending, tuple(EndOrphan(cookie) for cookie in state.orphans)
 
 
 def _tick(state: AgentState, now: float) -> Step:

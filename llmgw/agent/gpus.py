@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator
 
 import pynvml
 
+from llmgw.agent import procfs
 from llmgw.fleet.node import Gpu
 
 
@@ -40,16 +41,21 @@ class Gpus:
             return None
         return tuple(gpu for index in range(count) for gpu in _card(index, ours))
 
-    def held(self, pids: Collection[int]) -> str:
-        """Which card still charges one of `pids`, in words; empty = none does."""
-        if not self.known or not pids:
+    def held(self, pids: Collection[int], cards: Collection[str] = ()) -> str:
+        """Which card still charges one of `pids`, in words; empty = none does.
+
+        On `cards`, by UUID, whoever has ended counts: a tree that died at once left no pid to ask for.
+        """
+        if not self.known or not (pids or cards):
             return ""
         with contextlib.suppress(pynvml.NVMLError):
             for index in range(pynvml.nvmlDeviceGetCount()):
-                handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-                for pid, used in _processes(handle):
-                    if pid in pids:
-                        return f"GPU {index} still charges {used >> 20} MiB to pid {pid}, which has ended"
+                card = pynvml.nvmlDeviceGetHandleByIndex(index)
+                for handle in list(_slices(card)) or [card]:
+                    whose = cards and _text(pynvml.nvmlDeviceGetUUID(handle)) in cards
+                    for pid, used in _processes(handle):
+                        if pid in pids or (whose and procfs.live(pid) is None):
+                            return f"GPU {index} still charges {used >> 20} MiB to pid {pid}, which has ended"
         return ""
 
 

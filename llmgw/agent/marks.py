@@ -5,10 +5,10 @@ mark is never signalled, whatever it holds.
 """
 
 import dataclasses
-import os
 import secrets
 
 from llmgw.agent import procfs
+from llmgw.agent.kernel import LINUX, Kernel, live
 from llmgw.fleet.shard import ShardKey
 
 NODE, SHARD, COOKIE = "LLMGW_NODE", "LLMGW_SHARD", "LLMGW_COOKIE"
@@ -60,48 +60,52 @@ def environment(node: str, key: ShardKey, cookie: str) -> dict[str, str]:
     return {NODE: node, SHARD: shard_name(key), COOKIE: cookie, "SPT_NOENV": "1"}
 
 
-def scan(node: str) -> tuple[Marked, ...]:
+def scan(node: str, kernel: Kernel = LINUX) -> tuple[Marked, ...]:
     """Every live process of this machine that carries the mark of `node`."""
-    return tuple(mark for pid in procfs.pids() if (mark := _mark(pid, node)) is not None)
+    return tuple(mark for pid in kernel.pids() if (mark := _mark(pid, node, kernel)) is not None)
 
 
-def _mark(pid: int, node: str) -> Marked | None:
-    before, env, group = procfs.live(pid), procfs.environ(pid), procfs.cgroup(pid)
-    after = procfs.live(pid)
+def _mark(pid: int, node: str, kernel: Kernel) -> Marked | None:
+    before, env, group = live(kernel, pid), kernel.environ(pid), kernel.cgroup(pid)
+    after = live(kernel, pid)
     if before is None or after is None or before.ticks != after.ticks:
         return None
     # Its group tells as much as its environment, which some engines' children wipe.
     ours = group.partition(f"/{group_base(node)}/")[2].partition("/")[0]
     cookie = env.get(COOKIE, "") if env.get(NODE) == node else ours
-    if not cookie or pid == os.getpid():
+    if not cookie or pid == kernel.me():
         return None
     return Marked(pid, after.ticks, after.session, env.get(SHARD, ""), cookie, group)
 
 
-def session(identity: Identity) -> int:
+def session(identity: Identity, kernel: Kernel = LINUX) -> int:
     """The session of a launch, or 0 where its number can no longer be trusted.
 
     It counts only while the leader's entry stands in /proc with our ticks, as a zombie too: later the
-    number may belong to a stranger.
+    number may belong to a stranger. One that was born in the same tick shows by its environment.
     """
-    leader = procfs.stat(identity.pid) if identity.pid else None
-    return identity.pid if leader is not None and leader.ticks == identity.ticks else 0
+    leader = kernel.stat(identity.pid) if identity.pid else None
+    if leader is None or leader.ticks != identity.ticks:
+        return 0
+    env = kernel.environ(identity.pid)  # of a zombie, or of who wiped it, it is empty
+    return 0 if env and env.get(COOKIE) != identity.cookie else identity.pid
 
 
-def members(identity: Identity) -> tuple[procfs.Stat, ...]:
+def members(identity: Identity, kernel: Kernel = LINUX) -> tuple[procfs.Stat, ...]:
     """The live processes of one launch: in its cgroup, with its cookie, or in its leader's session."""
-    if identity.boot and identity.boot != procfs.boot_id():
+    if identity.boot and identity.boot != kernel.boot_id():
         return ()
-    own = session(identity)
-    return tuple(stat for pid in procfs.pids() if (stat := procfs.live(pid)) and belongs(stat, identity, own))
+    own = session(identity, kernel)
+    stats = (live(kernel, pid) for pid in kernel.pids())
+    return tuple(stat for stat in stats if stat is not None and belongs(stat, identity, own, kernel))
 
 
-def belongs(stat: procfs.Stat, identity: Identity, session: int) -> bool:
+def belongs(stat: procfs.Stat, identity: Identity, session: int, kernel: Kernel = LINUX) -> bool:
     """Whether a process is of this launch; `session` 0 = no session of its own is known."""
-    if stat.pid == os.getpid():
+    if stat.pid == kernel.me():
         return False
     if session and stat.session == session:
         return True
-    if identity.cgroup and f"{procfs.cgroup(stat.pid)}/".startswith(f"{identity.cgroup}/"):
+    if identity.cgroup and f"{kernel.cgroup(stat.pid)}/".startswith(f"{identity.cgroup}/"):
         return True
-    return procfs.environ(stat.pid).get(COOKIE) == identity.cookie
+    return kernel.environ(stat.pid).get(COOKIE) == identity.cookie

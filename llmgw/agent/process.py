@@ -14,6 +14,7 @@ import subprocess
 from collections.abc import Mapping
 
 from llmgw.agent import marks, procfs
+from llmgw.agent.kernel import LINUX, Kernel, live
 from llmgw.agent.marks import Identity
 from llmgw.engines.base import CommandLine
 
@@ -32,9 +33,14 @@ class Leader:
     """The first process of a shard, held by a pidfd: it cannot become somebody else in our hands."""
 
     def __init__(
-        self, identity: Identity, pidfd: int, child: "subprocess.Popen[bytes] | None" = None
+        self,
+        identity: Identity,
+        pidfd: int,
+        child: "subprocess.Popen[bytes] | None" = None,
+        kernel: Kernel = LINUX,
     ) -> None:
         self.identity = identity
+        self._kernel = kernel
         self._pidfd = pidfd
         self._child = child
         self._gone: asyncio.Event | None = None
@@ -70,7 +76,7 @@ class Leader:
 
     def terminate(self) -> None:
         """SIGTERM, if it is still there."""
-        send(self._pidfd, signal.SIGTERM)
+        self._kernel.send(self._pidfd, signal.SIGTERM)
 
     def close(self) -> None:
         """Let go of it. Call this after its sweep: a child that has ended is reaped here."""
@@ -80,7 +86,7 @@ class Leader:
             self._child.returncode = 0 if self._child.returncode is None else self._child.returncode
         if self._gone is not None and not self._gone.is_set():
             asyncio.get_running_loop().remove_reader(self._pidfd)
-        os.close(self._pidfd)
+        self._kernel.let_go(self._pidfd)
 
 
 def launch(
@@ -128,45 +134,37 @@ def _led(child: "subprocess.Popen[bytes]", identity: Identity, boot: str) -> Lea
     return Leader(known, pidfd, child)
 
 
-def hold(identity: Identity) -> Leader | None:
+def hold(identity: Identity, kernel: Kernel = LINUX) -> Leader | None:
     """The live leader that `identity` names, or None where that process is gone or is another one now."""
     try:
-        pidfd = os.pidfd_open(identity.pid)
+        handle = kernel.hold(identity.pid)
     except OSError:
         return None
     # Opened before the check: what we check is what we hold.
-    found = procfs.live(identity.pid)
-    same = found is not None and found.ticks == identity.ticks and identity.boot == procfs.boot_id()
-    if found is not None and same and marks.belongs(found, identity, session=0):
-        return Leader(identity, pidfd)
-    os.close(pidfd)
+    found = live(kernel, identity.pid)
+    same = found is not None and found.ticks == identity.ticks and identity.boot == kernel.boot_id()
+    if found is not None and same and marks.belongs(found, identity, 0, kernel):
+        return Leader(identity, handle, kernel=kernel)
+    kernel.let_go(handle)
     return None
 
 
-def kill(stat: procfs.Stat, identity: Identity) -> None:
-    """SIGKILL one process of a tree, checked again through a pidfd that was opened before the check."""
+def kill(stat: procfs.Stat, identity: Identity, kernel: Kernel = LINUX) -> None:
+    """SIGKILL one process of a tree, checked again through a handle that was opened before the check."""
     try:
-        pidfd = os.pidfd_open(stat.pid)
+        handle = kernel.hold(stat.pid)
     except OSError:
         return
     try:
-        now = procfs.live(stat.pid)
+        now = live(kernel, stat.pid)
         if (
             now is not None
             and now.ticks == stat.ticks
-            and marks.belongs(now, identity, marks.session(identity))
+            and marks.belongs(now, identity, marks.session(identity, kernel), kernel)
         ):
-            send(pidfd, signal.SIGKILL)
+            kernel.send(handle, signal.SIGKILL)
     finally:
-        os.close(pidfd)
-
-
-def send(pidfd: int, number: signal.Signals) -> None:
-    """A signal to the process behind `pidfd`; nothing where it has ended."""
-    try:
-        signal.pidfd_send_signal(pidfd, number)
-    except ProcessLookupError:
-        return
+        kernel.let_go(handle)
 
 
 def environment(

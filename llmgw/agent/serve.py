@@ -13,6 +13,7 @@ import os
 import pathlib
 import platform
 import secrets
+import ssl
 from collections.abc import Callable, Mapping
 
 from llmgw.agent import cgroups, core, inventory, launcher, marks, probe
@@ -33,7 +34,7 @@ from llmgw.kit.chance import unseeded
 from llmgw.kit.clock import Clock, SystemClock
 from llmgw.kit.tasks import Tasks
 from llmgw.transport.channel import Channel
-from llmgw.transport.client import connect
+from llmgw.transport.client import bearer, connect
 from llmgw.wire import messages
 from llmgw.wire.session import Command
 
@@ -44,7 +45,7 @@ log = logging.getLogger(__name__)
 class Settings:
     """Where it keeps its state, whom it obeys, and what it says of itself.
 
-    `engines` names programs by engine, in place of the usual names; `ports` is [first, last];
+    `control_tls` and `token` are what the control plane is called with. `engines` names programs by engine, in place of the usual names; `ports` is [first, last];
     `address` is where its engines listen; without a `cache` weights lie below the state directory.
     Seconds: `progress_every` while something is fetched, `inventory_every` between looks at cards and ports.
     """
@@ -53,6 +54,8 @@ class Settings:
     name: str = dataclasses.field(default_factory=platform.node)
     control_host: str = "127.0.0.1"
     control_port: int = 7600
+    control_tls: ssl.SSLContext | None = None
+    token: str = dataclasses.field(default="", repr=False)
     address: str = "127.0.0.1"
     ports: tuple[int, int] = (20000, 20999)
     labels: tuple[tuple[str, str], ...] = ()
@@ -175,7 +178,9 @@ class _Agent:
     # --- what the control plane hears --------------------------------------------------------
 
     async def _connect(self) -> Channel:
-        return await connect(self._settings.control_host, self._settings.control_port, "/agent")
+        s = self._settings
+        headers = bearer(s.token)
+        return await connect(s.control_host, s.control_port, "/agent", headers=headers, tls=s.control_tls)
 
     def _snapshot(self) -> messages.Register:
         now, state = self._clock.now(), self._supervisor.state
@@ -193,7 +198,7 @@ class _Agent:
         """The node now; as it was seen last where this machine does not let us look."""
         try:
             self._node_info = self._inventory.read(
-                ours={mark.pid for mark in marks.scan(self.node)} if self._gpus.known else (),
+                ours=self._ours() if self._gpus.known else (),
                 our_ports=self._supervisor.state.ports_taken(),
                 weights=self._weights.entries(),
                 warnings=(),
@@ -201,6 +206,12 @@ class _Agent:
         except OSError as error:
             log.warning("cannot look at this node: %s", error)
         return dataclasses.replace(self._node_info, warnings=self._warnings())
+
+    def _ours(self) -> set[int]:
+        """The pids of our shards. What nothing describes holds its cards as a stranger does, until it has ended."""
+        state = self._supervisor.state
+        undescribed = {*state.orphans, *state.ending}
+        return {mark.pid for mark in marks.scan(self.node) if mark.cookie not in undescribed}
 
     def _warnings(self) -> tuple[str, ...]:
         unkept = (self._unkept,) if self._unkept else ()

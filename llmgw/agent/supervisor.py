@@ -16,7 +16,7 @@ from llmgw.agent import adopt, core, logs, marks, process, procfs
 from llmgw.agent.health import HealthTimers, Watcher
 from llmgw.agent.launcher import Launched, Launcher
 from llmgw.agent.records import Record
-from llmgw.agent.sweep import Holds, SweepTimers, Tree
+from llmgw.agent.sweep import SweepTimers, Tree
 from llmgw.catalog.sources import Source, cache_name
 from llmgw.engines.registry import adapter
 from llmgw.errors import LlmgwError
@@ -41,6 +41,10 @@ class Weights(Protocol):
     def model_path(self, source: Source) -> pathlib.Path:
         """What an engine is given. Raises LlmgwError where they are not whole."""
         ...
+
+
+Charged = Callable[[frozenset[int], tuple[str, ...]], str]
+"""Which GPU memory is still charged to these pids, or to the dead on these cards, in words; empty = none."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -78,7 +82,7 @@ class Supervisor:
         *,
         weights: Weights,
         logs: pathlib.Path,
-        holds: Holds,
+        holds: Charged,
         report: Callable[[tuple[ShardStatus, ...]], None],
         clock: Clock,
         tasks: Tasks,
@@ -91,7 +95,7 @@ class Supervisor:
         self._state = core.AgentState(launcher.node, limits)
         self._engines: dict[ShardKey, _Engine] = {}
         self._fetches: dict[str, asyncio.Task[None]] = {}
-        self._orphans: tuple[marks.Identity, ...] = ()
+        self._orphans: dict[str, marks.Identity] = {}
         self._changed = asyncio.Event()
 
     @property
@@ -116,12 +120,7 @@ class Supervisor:
 
     def heard(self) -> None:
         """The control plane has spoken: what is marked as ours and described by nothing ends now."""
-        orphans, self._orphans = self._orphans, ()
-        for identity in orphans:
-            log.warning(
-                "ending pid %d and its tree: it carries our mark and nothing describes it", identity.pid
-            )
-            self._tasks.start(f"end orphan {identity.pid}", self._end_orphan(identity))
+        self.tell(core.Heard())
 
     def close(self) -> None:
         """Let go of everything; the engines run on and are found again."""
@@ -143,7 +142,8 @@ class Supervisor:
             self._take_over(record, None)
         for record in decision.forget:
             self._forget(record.spec.key)
-        self._orphans = decision.orphans
+        self._orphans = {identity.cookie: identity for identity in decision.orphans}
+        self.tell(core.Undescribed(tuple(self._orphans)))
         self._tasks.start("ticks", self._tick())
         self._tasks.start("trim logs", self._trim())
         return found.problems
@@ -162,7 +162,8 @@ class Supervisor:
 
     async def _end_orphan(self, identity: marks.Identity) -> None:
         tree = Tree(identity, self._launcher.cgroups)
-        await tree.sweep(self._timers.sweep, self._holds, log.error)
+        await tree.sweep(self._timers.sweep, lambda pids: self._holds(pids, ()), log.error)
+        self.tell(core.OrphanEnded(identity.cookie))
 
     # --- obeying -----------------------------------------------------------------------------
 
@@ -183,6 +184,12 @@ class Supervisor:
                 self._start(key, "stop", self._end(key, grace))
             case core.Sweep(key=key):
                 self._start(key, "sweep", self._end(key, None))
+            case core.EndOrphan(cookie=cookie):
+                orphan = self._orphans.pop(cookie)
+                log.warning(
+                    "ending pid %d and its tree: it carries our mark and nothing describes it", orphan.pid
+                )
+                self._tasks.start(f"end orphan {orphan.pid}", self._end_orphan(orphan))
             case core.Forget(key=key):
                 self._engines.pop(key, None)
                 self._forget(key)
@@ -237,8 +244,11 @@ class Supervisor:
             if engine.tree is not None:
                 if grace is not None:
                     await engine.tree.end(grace=grace, term=self._terminates(key))
+                gpus = engine.record.spec.gpus if engine.record is not None else ()
                 await engine.tree.sweep(
-                    self._timers.sweep, self._holds, lambda said: self.tell(core.Lingers(key, said))
+                    self._timers.sweep,
+                    lambda pids: self._holds(pids, gpus),
+                    lambda said: self.tell(core.Lingers(key, said)),
                 )
                 engine.tree = None
         self.tell(core.Swept(key))

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from llmgw.agent import marks, process, procfs
 from llmgw.agent.cgroups import Cgroups
+from llmgw.agent.kernel import LINUX, Kernel
 from llmgw.agent.marks import Identity
 from llmgw.agent.process import Leader
 
@@ -28,17 +29,47 @@ Holds = Callable[[frozenset[int]], str]
 """Which GPU memory is still charged to these pids, in words; empty = none."""
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sweeping:
+    """A sweep so far: when it began, how many looks in a row found nothing, whether it takes long."""
+
+    begun: float
+    clean: int = 0
+    late: bool = False
+
+    @property
+    def over(self) -> bool:
+        """Nobody is left and no memory is charged: one look can meet a fork half done, two cannot."""
+        return self.clean >= 2
+
+    def looked(self, remains: str, now: float, timers: SweepTimers) -> "Sweeping":
+        """After one more look; `remains` is what is left, in words, or empty."""
+        late = now - self.begun >= timers.patience
+        return Sweeping(self.begun, 0 if remains else self.clean + 1, late)
+
+    def wait(self, timers: SweepTimers) -> float:
+        """Seconds until the next look."""
+        return timers.slow_look if self.late else timers.look
+
+
 class Tree:
     """Everything that one launch of a shard has become."""
 
-    def __init__(self, identity: Identity, cgroups: Cgroups | None, leader: Leader | None = None) -> None:
+    def __init__(
+        self,
+        identity: Identity,
+        cgroups: Cgroups | None,
+        leader: Leader | None = None,
+        kernel: Kernel = LINUX,
+    ) -> None:
         self.identity = identity
+        self._kernel = kernel
         self._cgroups = cgroups
         self._leader = leader
 
     def members(self) -> tuple[procfs.Stat, ...]:
         """Its live processes now."""
-        return marks.members(self.identity)
+        return marks.members(self.identity, self._kernel)
 
     def processor_time(self) -> int:
         """What the tree has used, in a unit of its own: only whether it grows means anything."""
@@ -65,15 +96,18 @@ class Tree:
         `lingers` is told, once it has taken `patience` seconds, who is left.
         """
         loop = asyncio.get_running_loop()
-        begun, seen, clean = loop.time(), set[int](), 0
-        while clean < 2:
+        seen, sweeping = {self.identity.pid} - {0}, Sweeping(loop.time())
+        while not sweeping.over:
             remains = await self._round(seen, holds)
-            clean = 0 if remains else clean + 1
-            late = loop.time() - begun >= timers.patience
-            if late and remains:
+            sweeping = sweeping.looked(remains, loop.time(), timers)
+            if sweeping.late and remains:
                 lingers(remains)
-            if clean < 2:
-                await asyncio.sleep(timers.slow_look if late else timers.look)
+            if not sweeping.over:
+                await asyncio.sleep(sweeping.wait(timers))
+        self.forget()
+
+    def forget(self) -> None:
+        """Nobody is left: let go of what stood for them."""
         self.release()
         if self._cgroups is not None and self.identity.cgroup:
             self._cgroups.remove(self.identity.cgroup)
@@ -84,6 +118,10 @@ class Tree:
             left = await asyncio.to_thread(self.kill)
         except OSError as error:
             return f"cannot look at its processes: {error.strerror}"
+        return self.remains(left, seen, holds)
+
+    def remains(self, left: tuple[procfs.Stat, ...], seen: set[int], holds: Holds) -> str:
+        """What a round that found `left` leaves, in words; its pids join those that were `seen`."""
         seen.update(stat.pid for stat in left)
         return _named(left) if left else holds(frozenset(seen))
 
@@ -93,7 +131,7 @@ class Tree:
         if left and self._cgroups is not None and self.identity.cgroup:
             self._cgroups.kill(self.identity.cgroup)
         for stat in left:
-            process.kill(stat, self.identity)
+            process.kill(stat, self.identity, self._kernel)
         return left
 
     def release(self) -> None:

@@ -84,7 +84,7 @@ class House:
             hands,
             weights=Here(self.model),
             logs=self.root / "logs",
-            holds=lambda _: "",
+            holds=lambda *_: "",
             report=self.reports.extend,
             clock=CLOCK,
             tasks=tasks,

@@ -214,8 +214,9 @@ def test_a_stranger_under_the_recorded_pid_is_never_signalled(house: House) -> N
             assert stat is not None
             theirs = dataclasses.replace(record.identity, pid=stranger.pid, ticks=stat.ticks)
             house.records.write(dataclasses.replace(record, identity=theirs))
-            # By pid, ticks and session it looks like ours; it lacks the mark.
-            assert [member.pid for member in marks.members(theirs)] == [stranger.pid]
+            # By pid, ticks and session it looks like ours; its environment says that it is not.
+            assert stat.session == stat.pid
+            assert marks.members(theirs) == ()
             async with house.agent() as second:
                 second.heard()
                 assert second.state.shards == {}

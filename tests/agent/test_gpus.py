@@ -15,8 +15,9 @@ import dataclasses, json, sys
 from llmgw.agent.gpus import Gpus
 gpus = Gpus()
 ours, asked = ([int(pid) for pid in words.split(",") if pid] for words in sys.argv[1:3])
-cards = gpus.read(ours)
-print(json.dumps([cards if cards is None else [dataclasses.asdict(card) for card in cards], gpus.held(asked)]))
+cards, of = gpus.read(ours), sys.argv[3].split()
+held = gpus.held(asked, of)
+print(json.dumps([cards if cards is None else [dataclasses.asdict(card) for card in cards], held]))
 gpus.close()
 """
 
@@ -33,11 +34,17 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     return directory
 
 
-def read(library: pathlib.Path, words: str, ours: str = "", asked: str = "") -> tuple[Any, str]:
+def read(
+    library: pathlib.Path, words: str, ours: str = "", asked: str = "", cards_of: str = ""
+) -> tuple[Any, str]:
     """What a process sees that loads NVML from `library`."""
     env = {**os.environ, "LD_LIBRARY_PATH": str(library), "FAKE_NVML": words}
     done = subprocess.run(
-        [sys.executable, "-c", READ, ours, asked], env=env, check=True, capture_output=True, text=True
+        [sys.executable, "-c", READ, ours, asked, cards_of],
+        env=env,
+        check=True,
+        capture_output=True,
+        text=True,
     )
     cards, held = json.loads(done.stdout)
     return cards, held
@@ -73,6 +80,16 @@ def test_memory_of_a_dead_process_is_said_to_be_held(library: pathlib.Path) -> N
     held = read(library, "pid=4711", asked="4711,4712")[1]
     assert held == "GPU 0 still charges 512 MiB to pid 4711, which has ended"
     assert read(library, "pid=4711", asked="4712")[1] == ""
+
+
+def test_the_dead_on_a_shards_own_card_hold_it_by_whatever_pid(library: pathlib.Path) -> None:
+    """A tree that died at once left no pid to ask for: its cards tell. Who lives there is a stranger."""
+    dead = subprocess.Popen(["/bin/true"])
+    dead.wait()
+    held = read(library, f"pid={dead.pid}", cards_of="GPU-aaaa")[1]
+    assert held == f"GPU 0 still charges 512 MiB to pid {dead.pid}, which has ended"
+    assert read(library, f"pid={dead.pid}", cards_of="GPU-bbbb")[1] == ""
+    assert read(library, f"pid={os.getpid()}", cards_of="GPU-aaaa")[1] == ""
 
 
 def test_a_machine_without_nvml_knows_no_cards(tmp_path: pathlib.Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from llmgw.agent import marks, process, procfs
 from llmgw.agent.marks import Identity
-from llmgw.agent.sweep import SweepTimers, Tree
+from llmgw.agent.sweep import Sweeping, SweepTimers, Tree
 from llmgw.engines.base import CommandLine
 from tests.agent.house import alive, until
 
@@ -245,3 +245,14 @@ def test_an_engine_inherits_what_is_harmless() -> None:
     line = CommandLine(("engine",), (("VLLM_LOGGING_LEVEL", "WARNING"),))
     env = process.environment(inherited, line, {"LLMGW_SHARD": "s"}, ())
     assert set(env) == {"PATH", "HOME", "LD_LIBRARY_PATH", "NCCL_DEBUG", "VLLM_LOGGING_LEVEL", "LLMGW_SHARD"}
+
+
+def test_a_sweep_ends_with_two_clean_looks_in_a_row() -> None:
+    """One can fall between a death and a fork; what takes long is looked at less often."""
+    timers = SweepTimers(look=0.05, patience=60.0, slow_look=1.0)
+    one = Sweeping(begun=100.0).looked("", 100.0, timers)
+    assert not one.over
+    assert not one.looked("pid 7", 100.1, timers).looked("", 100.2, timers).over
+    assert one.looked("", 100.1, timers).over
+    late = one.looked("pid 7", 160.0, timers)
+    assert (late.late, late.wait(timers), one.wait(timers)) == (True, 1.0, 0.05)
