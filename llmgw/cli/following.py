@@ -4,7 +4,7 @@ Used by `apply` and `up`. Prints on stderr: what is printed here is progress, no
 """
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import click
 
@@ -18,6 +18,16 @@ from llmgw.planning.screen import ReplicaRow
 POLL = 0.3
 SAY_EVERY = 5.0
 """Seconds between two lines about a fetch that goes on."""
+
+
+def transitions(client: Client, event: int) -> Iterator[int]:
+    """Print what happened since `event`, now and after every rest, for ever; gives the newest each time."""
+    while True:
+        for entry in client.get("/v1/events", after=event):
+            event = int(entry["number"])
+            click.echo(f"  {safe(entry['about'])}  {safe(entry['said'])}", err=True)
+        yield event
+        time.sleep(POLL)
 
 
 def follow(client: Client, event: int, limit: float) -> int:
