@@ -6,17 +6,18 @@ given nothing to hear where it is the timer that must find it.
 
 import asyncio
 import dataclasses
+import json
 import os
 import pathlib
 import shutil
 
 import pytest
 
-from llmgw.control.adoption import Proposal
 from llmgw.control.commits import Commits
 from llmgw.control.holding import Rules
 from llmgw.control.trees import Directory, Spot
 from llmgw.kit.clock import SystemClock
+from llmgw.transport.http import Request
 from tests.control.following import FAST, Followed, live, until, write
 from tests.control.plane import files
 from tests.control.repository import Repository
@@ -52,6 +53,14 @@ async def stands(followed: Followed, replicas: int) -> None:
     await until(
         lambda: followed.number > 0 and followed.bound() == replicas, f"{replicas} replicas are wanted"
     )
+
+
+async def applied(followed: Followed, replicas: int) -> None:
+    """A person applies something else than what is followed."""
+    body = json.dumps({"files": files("qwen", replicas=replicas), "who": "ada"}).encode()
+    headers = {"host": "127.0.0.1:7600", "content-type": "application/json"}
+    answer = await followed.plane.api.answer(Request("POST", "/v1/apply", {}, headers, body))
+    assert answer.status == 200
 
 
 def test_renames_are_followed_one_after_the_other(root: pathlib.Path, tmp_path: pathlib.Path) -> None:
@@ -219,10 +228,10 @@ def test_what_was_held_is_taken_where_it_takes_nothing_away(
         async with live(tmp_path / "state", source, AUTO) as followed:
             await asyncio.sleep(2 * FAST.rescan)
             assert (followed.why, followed.bound()) == ("removal", 3)
-            await followed.plane.adoption.apply(Proposal(files("qwen"), who="ada"), "")
+            await applied(followed, 1)
             await stands(followed, 2)
             await until(lambda: followed.why == "", "nothing is held any more")
-            await followed.plane.adoption.apply(Proposal(files("qwen"), who="ada"), "")
+            await applied(followed, 1)
             await asyncio.sleep(2 * FAST.rescan)
             assert (followed.why, followed.bound()) == ("left", 1)
 
