@@ -19,6 +19,10 @@ Origin = Literal["change", "pending", "healing"]
 Command = Callable[[ShardSpec], tuple[str, ...]]
 
 
+REQUESTED = "requested/"
+"""Before the generation of a replica that somebody wants rebuilt: no catalog asks for such a one."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Row:
     """One line of a plan. `nodes`, `gpus`, `seats` and `commands` in rank order; `fetch` in bytes, None = length not known.
@@ -176,6 +180,8 @@ def _paired(rows: list[Row], told: Telling) -> list[Row]:
             if new.generation != old.generation:
                 symbol: Symbol = "+/-" if first.symbol == "+" else "-/+"
                 joined = dataclasses.replace(new, symbol=symbol, replica=old.replica)
+                if old.generation.startswith(REQUESTED):
+                    joined = dataclasses.replace(joined, code="requested", said="asked for", origin="change")
             elif any(told.fleet.name(node) in old.nodes for node in told.draining):
                 joined = dataclasses.replace(
                     new, symbol="=>", code="node_draining", replica=old.replica, left=old.nodes
