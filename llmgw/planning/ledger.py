@@ -37,6 +37,15 @@ class Draining:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Gap:
+    """`model` gave `replica` up for room at `since`, and its successor has not proved itself yet."""
+
+    model: str
+    replica: str
+    since: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Scale:
     """Replicas that an elastic model should have. Since `since` fewer were asked for, `most` at the busiest."""
 
@@ -49,7 +58,8 @@ class Scale:
 class Ledger:
     """`charged` are the failed replicas already counted; `recalled` tells per node up to which
     registration its memory of failures was taken over; `lost` are the nodes whose loss was acted on;
-    `scales` are the counts between the bounds; `routes` is the newest table."""
+    `scales` are the counts between the bounds; `gap` is the one that a roll-out left in the fleet;
+    `returned` tells when a drain was taken back; `routes` is the newest table."""
 
     troubles: Mapping[tuple[str, str], Trouble] = dataclasses.field(default_factory=dict)
     drains: Mapping[str, Draining] = dataclasses.field(default_factory=dict)
@@ -57,6 +67,8 @@ class Ledger:
     recalled: Mapping[str, float] = dataclasses.field(default_factory=dict)
     lost: frozenset[str] = frozenset()
     scales: Mapping[str, Scale] = dataclasses.field(default_factory=dict)
+    gap: Gap | None = None
+    returned: Mapping[str, float] = dataclasses.field(default_factory=dict)
     routes: Routes = dataclasses.field(default_factory=Routes)
 
     def later(self, seconds: float) -> "Ledger":

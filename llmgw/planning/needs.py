@@ -20,7 +20,8 @@ class Need:
 
     `create` replicas may be placed (one a pass does): `have` of `count` are there, or there is another
     `reason`. `drain` and `undrain` are (replica, because). `swap` is the old replica that may go first if the new one finds no room.
-    `ripe_at` is when a new one will have proved itself, where an old one waits for that.
+    `ripe_at` is when a new one will have proved itself, where an old one waits for that. `old` are those that
+    serve until their successors have, unless these fail to start.
     """
 
     create: int = 0
@@ -31,6 +32,12 @@ class Need:
     undrain: tuple[tuple[str, str], ...] = ()
     swap: str = ""
     ripe_at: float | None = None
+    old: tuple[str, ...] = ()
+
+    @property
+    def surges(self) -> bool:
+        """Whether successors come up beside what serves: old ones will leave without a gap."""
+        return bool(self.old) and self.have + len(self.old) > self.count
 
     @property
     def because(self) -> str:
@@ -39,7 +46,7 @@ class Need:
     @property
     def nothing(self) -> bool:
         """Whether neither this pass nor time has anything to do."""
-        return not (self.create or self.drain or self.undrain or self.ripe_at is not None)
+        return not (self.create or self.drain or self.undrain or self.ripe_at is not None or self.old)
 
 
 def stays(replica: Replica, generations: Collection[str], marks: Marks) -> bool:
@@ -79,6 +86,7 @@ class Needs:
         self.pending: list[SizeKey] = []
         self.acting: set[str] = set()
         self.ripening: set[str] = set()
+        self.surging: set[str] = set()
         self.searches: dict[str, Search] = {}
         self._queued: dict[str, SizeKey] = {}
 
@@ -96,10 +104,17 @@ class Needs:
             self.acting.add(model)
         if need.ripe_at is not None:
             self.ripening.add(model)
+        if need.surges:
+            self.surging.add(model)
+
+    def is_pending(self, model: str) -> bool:
+        """Whether it has replicas to place."""
+        return model in self._queued
 
     def _drop(self, model: str) -> None:
         self.of.pop(model, None)
         self.acting.discard(model)
         self.ripening.discard(model)
+        self.surging.discard(model)
         if model in self._queued:
             del self.pending[bisect.bisect_left(self.pending, self._queued.pop(model))]

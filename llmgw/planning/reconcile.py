@@ -21,6 +21,7 @@ from llmgw.planning.desired import Desired
 from llmgw.planning.ledger import Draining, Gap, Ledger
 from llmgw.planning.needs import Needs, Unplaced
 from llmgw.planning.placement import specs
+from llmgw.planning.quarantine import quarantined
 from llmgw.planning.routes import routes
 from llmgw.planning.seeking import new_id, search_for, swap_for, unplaced_for
 from llmgw.planning.view import View, look
@@ -31,8 +32,8 @@ from llmgw.planning.wake import wake_at
 class Pass:
     """What one pass decided. `wake_at` is when time alone will change the answer, or None.
 
-    `placed` = one replica got a place, so another pass should follow at once; it will tell `wake_at`
-    and `unplaced`.
+    `again` = one replica got a place, or a node takes new ones again: another pass should follow at once;
+    it will tell `wake_at` and `unplaced`.
     """
 
     actions: tuple[Action, ...]
@@ -40,7 +41,7 @@ class Pass:
     wake_at: float | None
     unplaced: tuple[Unplaced, ...] = ()
     alarms: tuple[str, ...] = ()
-    placed: bool = False
+    again: bool = False
 
 
 def reconcile(
@@ -82,13 +83,23 @@ def reconcile(
     drains_told = _told(view, drains, table.version)
     if drains_told is not view.ledger.drains or table is not view.ledger.routes:
         view = _with(view, dataclasses.replace(view.ledger, drains=drains_told, routes=table))
-    wake = None if placed else wake_at(view)
+    again = bool(placed) or _lifts_quarantine(view, ledger)
+    wake = None if again else wake_at(view)
     view.board.rest(acted=view.may_act())
-    return Pass(tuple(actions), view.ledger, wake, tuple(unplaced), _alarms(view), bool(placed))
+    return Pass(tuple(actions), view.ledger, wake, tuple(unplaced), _alarms(view), again)
 
 
 def _with(view: View, ledger: Ledger) -> View:
     return view if ledger is view.ledger else dataclasses.replace(view, ledger=ledger)
+
+
+def _lifts_quarantine(view: View, before: Ledger) -> bool:
+    """Whether a node is blamed for less than when this pass looked: failures were forgiven or concern nobody now."""
+    if not view.may_act() or view.ledger.troubles is before.troubles:
+        return False
+    now, timers = view.now, view.timers
+    blamed = quarantined(before.troubles, now, timers).keys()
+    return bool(blamed - quarantined(view.ledger.troubles, now, timers).keys())
 
 
 def _told(view: View, drains: Mapping[str, Draining], version: int) -> Mapping[str, Draining]:
@@ -208,7 +219,9 @@ def _apply_drains(view: View, needs: Needs, drains: dict[str, Draining]) -> list
 def _remember_returned(view: View, actions: list[Action]) -> Ledger:
     """The ledger with the drains that were just taken back: they do not begin again at once."""
     back = {action.replica: view.now for action in actions if isinstance(action, Undrain)}
-    return dataclasses.replace(view.ledger, returned={**view.ledger.returned, **back}) if back else view.ledger
+    return (
+        dataclasses.replace(view.ledger, returned={**view.ledger.returned, **back}) if back else view.ledger
+    )
 
 
 def _begin(view: View, drain: Drain, drains: dict[str, Draining], *, gap: bool = False) -> None:

@@ -58,6 +58,7 @@ def need(view: View, model: Model, generations: Collection[str]) -> Need:
         undrain=tuple((replica.id, because) for replica, because in back),
         swap=_swap(view, stale, fresh, mine, trouble) if have < count and not back else "",
         ripe_at=_ripe_at(view, fresh) if stale else None,
+        old=tuple(replica.id for replica in stale if replica.serves) if trouble is None else (),
     )
 
 
@@ -75,13 +76,14 @@ def _counts(replica: Replica) -> bool:
     return replica.phase not in ("Failed", "Lost")
 
 
-def _settled(view: View, replica: Replica) -> bool:
+def settled(view: View, replica: Replica) -> bool:
+    """Whether it has been Ready for long enough to be relied upon."""
     return replica.phase == "Ready" and view.now >= replica.since + view.timers.min_ready
 
 
 def _ripe_at(view: View, fresh: list[Replica]) -> float | None:
     """When the next new one will have been Ready for long enough."""
-    waiting = [r.since for r in fresh if r.phase == "Ready" and not _settled(view, r)]
+    waiting = [r.since for r in fresh if r.phase == "Ready" and not settled(view, r)]
     return min(waiting) + view.timers.min_ready if waiting else None
 
 
@@ -90,18 +92,16 @@ def _drain(view: View, fresh: list[Replica], stale: list[Replica], count: int) -
     if not stale and len(fresh) <= count:
         return ()
     leave: list[tuple[str, str]] = []
-    settled = [replica for replica in fresh if _settled(view, replica)]
-    enough = len(settled) >= count
-    serving, heard = _serving((*settled, *stale))
+    proved = [replica for replica in fresh if settled(view, replica)]
+    enough = len(proved) >= count
+    serving, heard = _serving((*proved, *stale))
     for replica in sorted(stale, key=_least_use):
         if not replica.serves and (replica.phase != "Unknown" or enough):
             leave.append(
                 (replica.id, _drained_node(view, replica) or f"{_generation(replica)} is superseded")
             )
         elif replica.serves and (enough or _spared(replica, serving, heard, count)):
-            why = (
-                "replaced and its successor is ready" if settled else f"superseded, and {count} others serve"
-            )
+            why = "replaced and its successor is ready" if proved else f"superseded, and {count} others serve"
             leave.append((replica.id, _drained_node(view, replica) or f"{_generation(replica)} is {why}"))
             serving, heard = serving - 1, heard - (replica.phase == "Ready")
     excess = len(fresh) - count
@@ -171,7 +171,7 @@ def _swap(
 ) -> str:
     """The old replica to give up for room: only one at a time, and never for a generation that failed."""
     busy = any(replica.id in view.ledger.drains or not _counts(replica) for replica in mine)
-    unproved = any(not _settled(view, replica) for replica in fresh)
+    unproved = any(not settled(view, replica) for replica in fresh)
     if trouble is not None or busy or unproved or not stale:
         return ""
     return min(stale, key=lambda replica: (replica.serves, replica.id)).id

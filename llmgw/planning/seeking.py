@@ -4,27 +4,40 @@ The parts of `reconcile`'s one placement a pass; each remembers in `Needs` what 
 """
 
 import dataclasses
+from collections.abc import Collection, Mapping
 
 from llmgw.kit.chance import Chance, suffix
+from llmgw.planning import gaps
 from llmgw.planning.actions import Drain
+from llmgw.planning.ledger import Draining
 from llmgw.planning.needs import Needs, Search, Unplaced
 from llmgw.planning.placement import Request
 from llmgw.planning.view import View
 
 
-def swap_for(view: View, needs: Needs, pending: list[str]) -> Drain | None:
-    """The first old replica without which its successor would have a place."""
-    board, stock = view.board, view.board.stock
-    for model in pending:
+def swap_for(view: View, needs: Needs, drains: Mapping[str, Draining]) -> Drain | None:
+    """The first old replica without which its successor would have a place, where no gap is open.
+
+    Room that comes anyway is waited for, and one whose drain was taken back a moment ago stays.
+    """
+    if view.ledger.gap is not None:
+        return None
+    leaving = gaps.on_their_way_out(view, needs, drains)
+    for _, _, model in needs.pending:
         search, old = search_for(view, needs, model), needs.of[model].swap
-        if not old or search.stuck_at == (stock.grown, old):
+        if not old or old in view.ledger.returned or search.stuck_at == (view.board.stock.grown, old):
             continue
-        with board.without(view.replicas[old]):
-            fits = any(stock.choose(request, board.pressure) for request in search.requests)
-        if fits:
+        if not _fits_without(view, search, {old}):
+            search.stuck_at = (view.board.stock.grown, old)
+        elif not leaving or not _fits_without(view, search, leaving):
             return Drain(old, "no room for its successor beside it: the old one goes first")
-        search.stuck_at = (stock.grown, old)
     return None
+
+
+def _fits_without(view: View, search: Search, names: Collection[str]) -> bool:
+    board = view.board
+    with board.without(names):
+        return any(board.stock.choose(request, board.pressure) for request in search.requests)
 
 
 def unplaced_for(view: View, needs: Needs, model: str) -> Unplaced:

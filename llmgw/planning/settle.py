@@ -1,4 +1,4 @@
-"""Passes until nothing more is placed: the one entrance to `reconcile`.
+"""Passes until nothing more follows at once: the one entrance to `reconcile`.
 
 Called by the control plane's loop, by `rehearse` (which is `llmgw plan`) and by the simulation. What
 was decided is written into the fleet at once (`Assigned`, `Ordered`), so that the next pass sees it.
@@ -39,7 +39,7 @@ def settle(
     timers: Timers,
     memory: Board | None = None,
 ) -> Settled:
-    """Decide until a pass places nothing. Ends: each placing pass fills room that is finite.
+    """Decide until a pass asks for no other. Ends: each placing pass fills room that is finite.
 
     `memory` belongs to whoever settles again and again; it only saves time.
     """
@@ -51,7 +51,7 @@ def settle(
         write(draft, step, now, board)
         ledger = step.ledger
         actions += step.actions
-        if not step.placed:
+        if not step.again:
             return Settled(draft.fleet, ledger, tuple(actions), step.wake_at, step.unplaced, step.alarms)
 
 

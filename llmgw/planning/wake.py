@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 
+from llmgw.planning import gaps
 from llmgw.planning.quarantine import ends_at
 from llmgw.planning.troubles import proved_at
 from llmgw.planning.view import View
@@ -28,6 +29,7 @@ def _instants(view: View) -> Iterator[float]:
     for drain in view.ledger.drains.values():
         yield drain.limit
         yield fleet.since + timers.gateway_silent
+    yield from gaps.turns(view)
     for name in board.roll.hanging:
         for gateway in fleet.gateways.values():
             if name in gateway.green_at:

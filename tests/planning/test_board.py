@@ -35,7 +35,7 @@ def forgetful(desired: Desired, fleet: Fleet, ledger: Ledger, now: float, chance
         actions += step.actions
         for event in orders(fleet, step.actions):
             fleet = fleet.apply(event, now)
-        if not step.placed:
+        if not step.again:
             return Settled(fleet, ledger, tuple(actions), step.wake_at, step.unplaced, step.alarms)
 
 

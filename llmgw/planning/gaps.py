@@ -1,0 +1,98 @@
+"""Gaps: a roll-out that finds no room beside what serves gives an old replica up first, one in the whole fleet at a time.
+
+A step of `reconcile`. One edit of a shared profile concerns many models: the first to be replaced shows
+whether the others may follow. While its successor has not proved itself, nobody else opens a gap.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+
+from llmgw.planning.ledger import Draining, Gap, Ledger
+from llmgw.planning.needs import Needs, stays
+from llmgw.planning.rollout import settled
+from llmgw.planning.scaling import wanted
+from llmgw.planning.view import View
+
+LET_GO = 80.0
+"""Seconds beyond the stop grace in which an engine is verified to be gone and its memory comes back."""
+
+
+def tend(view: View) -> Ledger:
+    """The ledger without the gap that is closed, and without the memory of drains that were taken back long ago."""
+    ledger = view.ledger
+    gap = ledger.gap if ledger.gap is not None and _open(view, ledger.gap) else None
+    returned = {
+        name: at
+        for name, at in ledger.returned.items()
+        if name in view.replicas and view.now < at + view.timers.min_ready
+    }
+    if gap is ledger.gap and len(returned) == len(ledger.returned):
+        return ledger
+    return dataclasses.replace(ledger, gap=gap, returned=returned)
+
+
+def _open(view: View, gap: Gap) -> bool:
+    """Whether the successor still has to come and prove itself."""
+    wants, marks = view.board.wants, view.desired.marks
+    want = wants.models.get(gap.model) if wants is not None else None
+    old = view.replicas.get(gap.replica)
+    taken_back = old is not None and old.serves and old.id not in view.ledger.drains
+    if want is None or taken_back or gap.model in marks.paused:
+        return False
+    mine = view.of_model(gap.model)
+    proved = sum(stays(replica, want.generations, marks) and settled(view, replica) for replica in mine)
+    return proved < wanted(view, want.model)
+
+
+def in_order(view: View, needs: Needs) -> Iterator[str]:
+    """The pending models, that of the open gap first: the room that it gave up is its successor's."""
+    ahead = view.ledger.gap.model if view.ledger.gap is not None else ""
+    if needs.is_pending(ahead):
+        yield ahead
+    yield from (model for _, _, model in needs.pending if model != ahead)
+
+
+def is_idle(view: View, needs: Needs, drains: Mapping[str, Draining]) -> bool:
+    """Whether the open gap waits for nothing that comes: its successor finds no place though the old one is gone.
+
+    That is a shortage like any other then, and told as one. A successor that fails to start keeps the gap open.
+    """
+    gap = view.ledger.gap
+    return (
+        gap is not None
+        and gap.replica not in view.replicas
+        and needs.is_pending(gap.model)
+        and not any(model == gap.model for model, _ in view.ledger.troubles)
+        and not on_their_way_out(view, needs, drains)
+    )
+
+
+def on_their_way_out(view: View, needs: Needs, drains: Mapping[str, Draining]) -> frozenset[str]:
+    """Replicas that end anyway, now or by the roll-outs that go on beside what serves; for as long as
+    that may be waited for."""
+    drained = {name for name, drain in drains.items() if view.now < gone_by(view, drain.limit)}
+    ending = {
+        name
+        for name in view.board.roll.ending
+        if name not in drains and view.now < gone_by(view, view.replicas[name].since)
+    }
+    replaced = {name for model in needs.surging for name in needs.of[model].old}
+    return frozenset(drained | ending | replaced)
+
+
+def gone_by(view: View, since: float) -> float:
+    """Until when the room of what was to stop at `since` is waited for."""
+    return since + view.timers.stop_grace + LET_GO
+
+
+def turns(view: View) -> Iterator[float]:
+    """The instants at which time alone closes the gap, or lets one be opened."""
+    ledger, board = view.ledger, view.board
+    yield from (at + view.timers.min_ready for at in ledger.returned.values())
+    if ledger.gap is not None:
+        for replica in view.of_model(ledger.gap.model):
+            if replica.phase == "Ready":
+                yield replica.since + view.timers.min_ready
+    if board.needs.pending:
+        yield from (gone_by(view, drain.limit) for drain in ledger.drains.values())
+        yield from (gone_by(view, view.replicas[name].since) for name in board.roll.ending)
