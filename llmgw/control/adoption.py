@@ -6,22 +6,32 @@ nothing: the revision that stood goes on standing.
 
 import asyncio
 import dataclasses
-from collections.abc import Mapping
+import datetime
+from collections.abc import Mapping, Sequence
 
 from llmgw.catalog.diagnostics import Invalid, concise
 from llmgw.catalog.load import Cache, Checked, load_files
 from llmgw.catalog.model import Catalog
+from llmgw.control.expecting import Expecting, Past, Wish
 from llmgw.control.journal import Journal
 from llmgw.control.knowledge import Knowledge
 from llmgw.control.loop import Loop
+from llmgw.control.measuring import Measuring
+from llmgw.control.recording import Recording
 from llmgw.control.store import Revision, Store
 from llmgw.engines.registry import ADAPTERS
-from llmgw.errors import Blocked, CatalogInvalid, Failed, Stale
+from llmgw.errors import Blocked, CatalogInvalid, Failed
 from llmgw.fleet.shard import ShardSpec
 from llmgw.kit.chance import Chance
 from llmgw.kit.clock import Clock
+from llmgw.kit.units import show_seconds
+from llmgw.planning import guards
+from llmgw.planning.asking import Asked, Given, answer
+from llmgw.planning.costs import Known, Seen
 from llmgw.planning.desired import Desired
-from llmgw.planning.plan import Plan, make_plan
+from llmgw.planning.fired import Allowed, Fired, options, refusal
+from llmgw.planning.guards import Limits
+from llmgw.planning.plan import Plan
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -45,16 +55,37 @@ class Adoption:
         clock: Clock,
         chance: Chance,
         knowledge: Knowledge | None = None,
+        *,
+        limits: Limits | None = None,
+        recording: Recording | None = None,
+        measuring: Measuring | None = None,
+        cluster: str = "",
     ) -> None:
-        """`knowledge` looks into the models that are proposed; without it none is looked into."""
+        """`knowledge` looks into the models that are proposed; without it none is looked into.
+
+        `limits` are those of the guards; `recording` writes down what each apply does;
+        `measuring` knows what starts and fetches took.
+        """
         self._store, self._loop, self._journal = store, loop, journal
+        self._limits, self._recording, self._expecting = limits or Limits(), recording, Expecting()
         self._clock, self._chance, self._knowledge = clock, chance, knowledge
+        self._measuring, self._cluster = measuring, cluster
         self.standing: Revision | None = None
         self._cache, self._reading = Cache(), asyncio.Lock()
 
     @property
     def number(self) -> int:
         return self.standing.number if self.standing is not None else 0
+
+    @property
+    def past(self) -> Sequence[Past]:
+        """Every revision that is kept, oldest first."""
+        return self._expecting.past
+
+    @property
+    def limits(self) -> Limits:
+        """Those of the guards."""
+        return self._limits
 
     @property
     def catalog(self) -> Catalog | None:
@@ -65,6 +96,7 @@ class Adoption:
         """Stand on the newest kept revision again, after a restart. One that no longer loads changes nothing."""
         newest = self._store.newest()
         self.standing = newest
+        self._expecting.resume(self._store.kept())
         if newest is None:
             return
         try:
@@ -74,17 +106,27 @@ class Adoption:
                 "alarm", "catalog", f"revision {newest.number} no longer loads: {invalid.said}"
             )
 
-    async def plan(self, proposal: Proposal) -> Plan:
-        """What adopting it would do. Raises CatalogInvalid."""
+    async def plan(
+        self, proposal: Proposal, asked: Asked | None = None, before: Mapping[str, str] | None = None
+    ) -> Plan:
+        """What adopting it would do. `before` are the files of a catalog that waits already, to tell them apart.
+
+        Raises CatalogInvalid.
+        """
+        base = await self._load(before) if before is not None else None
         catalog = await self._load(proposal.files)
         warnings = await self.look_into(catalog)
-        return dataclasses.replace(self.rehearse(catalog), warnings=warnings)
+        plan = dataclasses.replace(self.rehearse(catalog, asked, base), warnings=warnings)
+        if not plan.suppose:
+            self._expecting.showed(plan)
+        return plan
 
-    async def apply(self, proposal: Proposal, expect: str) -> tuple[int, Plan]:
-        """Adopt it if its plan is still `expect` (a full digest; empty = whatever it is now).
+    async def apply(self, proposal: Proposal, wish: Wish) -> tuple[int, Plan]:
+        """Adopt it if its plan is still what `wish` expects, or a part of that, and no guard refuses it.
 
         Returns the number of the revision that stands and the plan. What is adopted already stays
-        under its number. Raises CatalogInvalid, Stale, or Blocked where a newer control plane commands.
+        under its number. Raises CatalogInvalid, Stale, or Blocked by a guard or where a newer control
+        plane commands.
         """
         if self._loop.fenced:
             raise Blocked(f"cannot apply: nothing would follow from it. {self._loop.fenced}")
@@ -92,20 +134,18 @@ class Adoption:
         await self.look_into(catalog)
         # From here on nothing is awaited: what stands cannot change between the plan and the adoption.
         plan = self.rehearse(catalog)
-        if expect and plan.digest != expect:
-            raise Stale(
-                f"cannot apply p-{expect[:6]}: the plan is now {plan.id}. Nothing was changed",
-                help="look at it again with `llmgw plan`",
-            )
         if (
             self.standing is not None
             and self.standing.digest == catalog.digest
             and self._loop.desired.catalog
         ):
+            self._expecting.check_catalog(wish, catalog.digest)
             return self.standing.number, plan
-        return self.adopt(catalog, proposal, plan), plan
+        self._expecting.check(wish, plan, self._clock.wall())
+        _check_guards(plan, wish.allowed)
+        return self.adopt(catalog, proposal, plan, wish.allowed), plan
 
-    def adopt(self, catalog: Catalog, proposal: Proposal, plan: Plan) -> int:
+    def adopt(self, catalog: Catalog, proposal: Proposal, plan: Plan, allowed: Allowed = frozenset()) -> int:
         """Keep `proposal`, which is `catalog`, and let it stand. Returns its number."""
         revision = Revision(
             number=self.number + 1,
@@ -119,6 +159,9 @@ class Adoption:
         )
         self._store.add(revision)
         self.standing = revision
+        self._expecting.adopted(revision)
+        if self._recording is not None:
+            self._recording.begin(revision, plan, allowed)
         self._stand(catalog)
         self._journal.note(
             "catalog", f"revision {revision.number}", f"adopted as {plan.id} by {revision.who or '?'}"
@@ -152,20 +195,36 @@ class Adoption:
             raise Invalid(problems)
         return tuple(concise(problem) for problem in problems)
 
-    def rehearse(self, catalog: Catalog) -> Plan:
-        """What adopting `catalog` would do to the fleet as it is now."""
-        loop = self._loop
-        return make_plan(
-            loop.desired,
-            self._desired(catalog),
-            loop.fleet,
-            loop.ledger,
-            self._clock.now(),
-            self._chance,
-            loop.timers,
-            base=self.number,
-            command=_command,
+    def rehearse(self, catalog: Catalog, asked: Asked | None = None, base: Catalog | None = None) -> Plan:
+        """What adopting `catalog` would do to the fleet as it is now; `base` is what waits to be adopted already."""
+        plan = answer(self.given(), self._desired(catalog), lambda: self._chance, command_line, asked, base)
+        return dataclasses.replace(plan, guards=self._guards(plan, catalog))
+
+    def given(self) -> Given:
+        """What a plan is made of now, beside the catalog that is proposed."""
+        loop, knowledge, standing = self._loop, self._knowledge, self.standing
+        facts = knowledge.known if knowledge is not None else {}
+        return Given(
+            desired=loop.desired,
+            fleet=loop.fleet,
+            ledger=loop.ledger,
+            now=self._clock.now(),
+            timers=loop.timers,
+            number=self.number,
+            known=Known(facts, self._measuring.seen if self._measuring is not None else Seen()),
+            cluster=self._cluster,
+            applied=_in_words(standing, self._clock.wall()) if standing is not None else "",
         )
+
+    def _guards(self, plan: Plan, catalog: Catalog) -> tuple[Fired, ...]:
+        view = self._loop.view()
+        serving = {
+            name
+            for name, replica in view.replicas.items()
+            if replica.serves and name not in view.ledger.drains
+        }
+        seen = guards.Seen(frozenset(serving), view.heard)
+        return guards.fired(plan, self.catalog, catalog, self._limits, seen)
 
     def _stand(self, catalog: Catalog) -> None:
         self._loop.adopt(self._desired(catalog))
@@ -173,6 +232,26 @@ class Adoption:
     def _desired(self, catalog: Catalog) -> Desired:
         sizes = self._knowledge.sizes if self._knowledge is not None else {}
         return dataclasses.replace(self._loop.desired, catalog=catalog, sizes=sizes)
+
+
+def _check_guards(plan: Plan, allowed: Allowed) -> None:
+    """Raise Blocked unless exactly what the guards refuse is allowed."""
+    lines = refusal(plan.guards, allowed)
+    if not lines:
+        return
+    what = f": {lines[0]}" if len(lines) == 1 else f" for {len(lines)} reasons"
+    details = "".join(f"\n  {line}" for line in lines) if len(lines) > 1 else ""
+    raise Blocked(
+        f"cannot apply {plan.id}{what}. Nothing was changed{details}",
+        help=f"if it is meant: llmgw apply --expect {plan.id} {options(plan.guards)}".rstrip(),
+    )
+
+
+def _in_words(standing: Revision, now: datetime.datetime) -> str:
+    """`revision 3 (8c01d77, 2h ago by ilker)`."""
+    ago = f"{show_seconds(max(0.0, (now - standing.at).total_seconds()))} ago"
+    by = f" by {standing.who}" if standing.who else ""
+    return f"revision {standing.number} ({', '.join(filter(None, (standing.commit, ago)))}{by})"
 
 
 def _bytes(files: Mapping[str, str]) -> dict[str, bytes]:
@@ -187,7 +266,7 @@ def _find_places(catalog: Catalog, standing: Catalog | None) -> None:
             catalog.place(f"model/{name}")
 
 
-def _command(spec: ShardSpec) -> tuple[str, ...]:
+def command_line(spec: ShardSpec) -> tuple[str, ...]:
     """The command line of a shard; what only its node knows is written in capitals.
 
     Empty where the engine cannot be run like this: the node says why when it is told to.

@@ -8,7 +8,7 @@ import asyncio
 import dataclasses
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import pydantic
 
@@ -19,11 +19,14 @@ from llmgw.control.collecting import Collecting
 from llmgw.control.doors import turned_away
 from llmgw.control.journal import Entry, Journal
 from llmgw.control.loop import Loop
+from llmgw.control.records import OnHold
 from llmgw.errors import Blocked, CatalogInvalid, Failed, LlmgwError, Stale
+from llmgw.fleet.node import NodeInfo
 from llmgw.kit.clock import Clock
 from llmgw.kit.text import count
 from llmgw.kit.units import show_bytes
 from llmgw.planning import screen
+from llmgw.planning.asking import Asked
 from llmgw.planning.gc import Listing, Wanted, listing
 from llmgw.planning.plan import Plan
 from llmgw.planning.view import View
@@ -38,16 +41,30 @@ LONGEST_NUMBER = 18
 
 
 class PlanBody(pydantic.BaseModel):
-    """What `plan` and `apply` upload: the catalog's files by name, and who asks."""
+    """What `plan` and `apply` upload: the catalog's files by name, and who asks.
+
+    `base` are the files of a catalog that waits already; then what is supposed, and what is shown.
+    """
 
     files: dict[str, str]
     commit: str = ""
     who: str = ""
     message: str = ""
     expect: str = ""
+    base: dict[str, str] | None = None
+    only: tuple[str, ...] = ()
+    replace: tuple[str, ...] = ()
+    without_nodes: tuple[str, ...] = ()
+    with_nodes: tuple[NodeInfo, ...] = ()
 
     def proposal(self) -> Proposal:
         return Proposal(self.files, self.commit, self.who, self.message)
+
+    def asked(self) -> Asked:
+        return Asked(self.only, self.replace, self.without_nodes, self.with_nodes)
+
+
+Body = TypeVar("Body", bound=PlanBody)
 
 
 class CollectBody(pydantic.BaseModel):
@@ -67,6 +84,11 @@ def nothing_followed() -> None:
     return
 
 
+def open_door(_: Request) -> None:
+    """The door of a control plane that only this machine can reach."""
+    return
+
+
 class Api:
     """Answers requests from the loop's present state. Owns nothing but its route table."""
 
@@ -82,13 +104,19 @@ class Api:
         epoch: int,
         build: str,
         followed: Callable[[], Mapping[str, Any] | None] = nothing_followed,
+        held: Callable[[], OnHold | None] = nothing_followed,
         hosts: frozenset[str] = frozenset(),
         more: Routes | None = None,
+        door: Callable[[Request], Response | None] = open_door,
     ) -> None:
-        """`hosts` are the names it answers to, beside addresses; `more` are the routes of other modules."""
+        """`hosts` are the names it answers to, beside addresses; `more` are the routes of other modules.
+
+        `door` refuses requests without a token.
+        """
         self._loop, self._adoption, self._journal = loop, adoption, journal
         self._collecting, self._clock = collecting, clock
-        self._followed, self._hosts = followed, hosts
+        self._held = held
+        self._followed, self._hosts, self._door = followed, hosts, door
         self._about = {"cluster": cluster, "epoch": epoch, "build": build}
         self._routes: dict[tuple[str, str], Answer] = {
             ("GET", "/v1/status"): self._status,
@@ -99,13 +127,12 @@ class Api:
             ("GET", "/v1/gc"): self._gc,
             ("POST", "/v1/gc"): self._collect,
             ("POST", "/v1/plan"): self._plan,
-            ("POST", "/v1/apply"): self._apply,
             **(more or {}),
         }
 
     async def answer(self, request: Request) -> Response:
         """The answer to one request; every LlmgwError becomes a refusal that people can read."""
-        if (refusal := turned_away(request, self._hosts)) is not None:
+        if (refusal := turned_away(request, self._hosts) or self._door(request)) is not None:
             return refusal
         route = self._routes.get((request.method, request.path))
         if route is None:
@@ -135,6 +162,7 @@ class Api:
                 "adopted": standing.at.isoformat() if standing is not None else "",
                 "who": standing.who if standing is not None else "",
                 "followed": self._followed(),
+                "on_hold": held.model_dump(mode="json") if (held := self._held()) is not None else None,
                 "event": self._journal.last,
                 "heard": view.heard,
                 "fenced": self._loop.fenced,
@@ -159,19 +187,13 @@ class Api:
         return _dump(tuple[screen.ModelRow, ...], screen.model_rows(self._look()))
 
     async def _events(self, request: Request) -> Response:
-        after = _number(request, "after", 0)
-        wait = min(LONGEST_WAIT, float(_number(request, "wait", 0)))
+        after = number_of(request, "after", 0)
+        wait = min(LONGEST_WAIT, float(number_of(request, "wait", 0)))
         return _dump(list[Entry], await self._journal.wait(after, wait))
 
     async def _plan(self, request: Request) -> Response:
-        body = _upload(request)
-        return _dump(Plan, await self._adoption.plan(body.proposal()))
-
-    async def _apply(self, request: Request) -> Response:
-        body = _upload(request)
-        last = self._journal.last
-        number, plan = await self._adoption.apply(body.proposal(), body.expect)
-        return _json({"revision": number, "event": last, "plan": plan.digest})
+        body = upload(request, PlanBody)
+        return _dump(Plan, await self._adoption.plan(body.proposal(), body.asked(), body.base))
 
     async def _gc(self, _: Request) -> Response:
         return _dump(Listing, self._listing())
@@ -203,11 +225,11 @@ class Api:
         return listing(self._loop.fleet, wanted, self._clock.now(), self._loop.timers)
 
 
-def _upload(request: Request) -> PlanBody:
+def upload(request: Request, kind: type[Body]) -> Body:
     """The upload, no larger than a catalog may be. Raises ValidationError or _TooMuch."""
-    body = PlanBody.model_validate_json(request.body)
-    size = sum(map(len, body.files.values()))
-    if len(body.files) > MAX_FILES or size > MAX_TOTAL:
+    body = kind.model_validate_json(request.body)
+    size = sum(map(len, (*body.files.values(), *(body.base or {}).values())))
+    if max(len(body.files), len(body.base or ())) > MAX_FILES or size > MAX_TOTAL:
         raise _TooMuch(
             f"cannot take {count(len(body.files), 'file')} of {show_bytes(size)}: {MAX_FILES} files and "
             f"{show_bytes(MAX_TOTAL)} are the most of a catalog"
@@ -228,7 +250,7 @@ _STATUS: Mapping[type[LlmgwError], int] = {
 }
 
 
-def _number(request: Request, name: str, default: int) -> int:
+def number_of(request: Request, name: str, default: int) -> int:
     """A whole number of the query. Raises LlmgwError where it is none."""
     text = request.query.get(name, "")
     if not text:

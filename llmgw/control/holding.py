@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from llmgw.catalog.model import Catalog, Model, Place, Profile
-from llmgw.kit.text import count
+from llmgw.planning.fired import options
 from llmgw.planning.plan import Plan
 
 Why = Literal["pending", "invalid", "removal", "half-written", "guard", "left"]
@@ -97,16 +97,12 @@ class Same:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Valid:
-    """A tree that means something else.
-
-    What it would do; what it gives up; the files that look cut; what a guard says to it.
-    """
+    """A tree that means something else: what it would do, what it gives up, and the files that look cut."""
 
     digest: str
     plan: Plan
     given_up: tuple[str, ...] = ()
     cut_short: tuple[str, ...] = ()
-    guarded: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -179,8 +175,9 @@ def _hold(found: Refused | Valid, left: tuple[str, ...], rules: Rules, now: date
     by_files = rules.watch == "files"
     if isinstance(found, Refused):
         return Hold("invalid", found.said, now, found.details, f"llmgw validate {rules.path}")
-    if found.guarded:
-        return Hold("guard", found.guarded, now, (), rules.apply)
+    if refused := found.plan.guards:
+        details = shortened([each.said for each in refused[1:]])
+        return Hold("guard", refused[0].said, now, details, f"{rules.apply} {options(refused)}")
     if rules.sync == "manual":
         return Hold("pending", in_short(found.plan), now, (), rules.apply)
     if found.digest in left:
@@ -199,20 +196,6 @@ def in_short(plan: Plan) -> str:
     kinds = (("starts", ("+",)), ("replaces", ("+/-", "-/+")), ("stops", ("-",)), ("changes", ("~",)))
     counted = ((word, sum(row.symbol in symbols for row in plan.rows)) for word, symbols in kinds)
     return ", ".join(f"{word} {number}" for word, number in counted if number) or "changes nothing that runs"
-
-
-def leaves_nothing(plan: Plan) -> str:
-    """The guard of the empty catalog: why a plan that leaves nothing to ask is refused; empty where it does not.
-
-    What runs is not asked first: after a restart nobody has spoken yet.
-    """
-    removed = {row.model for row in plan.rows if row.code == "model_removed"}
-    if removed and removed.issuperset(service.model for service in plan.service):
-        return f"it would remove {count(len(removed), 'model')} and leave nothing to ask"
-    stops = sum(row.symbol == "-" for row in plan.rows)
-    if stops and not any(service.after for service in plan.service):
-        return f"it would stop {count(stops, 'replica')} and leave nothing to ask"
-    return ""
 
 
 def given_up(old: Catalog | None, new: Catalog) -> tuple[str, ...]:

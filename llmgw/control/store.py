@@ -1,8 +1,9 @@
 """What the control plane keeps on disk: a closed list, and never the state of a replica.
 
-Revisions with who applied them, what became of the catalog that is followed, the roster of nodes and
-gateways, the marks that people set, its epoch. A row could say "running" about a process that died; the fleet cannot, so it is asked
-again after each start. Built by `serve`, used by `adoption`, `watch` and the loop.
+Revisions with who applied them, of each its plan and what its apply did, what became of the catalog that
+is followed and whether that is on hold, the roster of nodes and gateways, the marks that people set, its
+epoch. A row could say "running" about a process that died; the fleet cannot, so it is asked again after
+each start. Built by `serve`, used by `adoption`, `recording`, `watch` and the loop.
 """
 
 import contextlib
@@ -10,20 +11,25 @@ import dataclasses
 import datetime
 import os
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 import pydantic
 
 from llmgw.control.holding import Followed
 from llmgw.control.marks import Kept
+from llmgw.control.records import OnHold, Record
 from llmgw.errors import Failed
-from llmgw.kit.files import write_atomic
+from llmgw.kit.files import sync_directory, write_atomic
 from llmgw.kit.locks import hold
+from llmgw.planning.plan import Plan
 
+T = TypeVar("T")
 KEPT_REVISIONS = 200
 MAKE_ROOM = "make room there, or name another --state-dir"
 _FOLLOWED = pydantic.TypeAdapter(Followed)
 _MARKS = pydantic.TypeAdapter(Kept)
+_PLAN = pydantic.TypeAdapter(Plan)
 
 
 class Revision(pydantic.BaseModel):
@@ -156,6 +162,57 @@ class Store:
         """Remember the marks. Raises OSError."""
         _write(self.root / "marks.json", _MARKS.dump_json(marks, indent=1))
 
+    def on_hold(self) -> OnHold | None:
+        """The hold that stands; None where there is none. Raises Failed."""
+        path = self.root / "hold.json"
+        try:
+            return OnHold.model_validate_json(path.read_bytes()) if path.exists() else None
+        except pydantic.ValidationError as error:
+            raise Failed(
+                f"cannot read {path}: {error.errors()[0]['msg'].lower()}",
+                help="remove it: nothing is on hold then",
+            ) from error
+
+    def save_on_hold(self, held: OnHold | None) -> None:
+        """Remember the hold, or that there is none. Raises OSError."""
+        path = self.root / "hold.json"
+        if held is not None:
+            _write(path, held.model_dump_json(indent=1).encode())
+        elif path.exists():
+            path.unlink()
+            sync_directory(self.root)
+
+    def record(self, number: int) -> Record | None:
+        """How the apply of a revision went; None where nothing readable is kept of it."""
+        return _kept(self._apply_path(number, "record"), Record.model_validate_json)
+
+    def save_record(self, record: Record) -> None:
+        """Remember how an apply goes. Raises OSError."""
+        self._write_apply(record.number, "record", record.model_dump_json(indent=1).encode())
+
+    def plan(self, number: int) -> Plan | None:
+        """The plan by which a revision was adopted; None where nothing readable is kept of it."""
+        return _kept(self._apply_path(number, "plan"), _PLAN.validate_json)
+
+    def save_plan(self, number: int, plan: Plan) -> None:
+        """Remember the plan of a revision. Raises OSError."""
+        self._write_apply(number, "plan", _PLAN.dump_json(plan))
+
+    def _write_apply(self, number: int, what: str, data: bytes) -> None:
+        path = self._apply_path(number, what)
+        path.parent.mkdir(exist_ok=True, mode=0o700)
+        _write(path, data)
+
+    def _apply_path(self, number: int, what: str) -> pathlib.Path:
+        return self.root / "applies" / f"{number:08d}.{what}.json"
+
+    def kept(self) -> Iterator[Revision]:
+        """Every kept revision that can be read, oldest first."""
+        for number in self.revisions():
+            revision = _kept(self._revision_path(number), Revision.model_validate_json)
+            if revision is not None:
+                yield revision
+
     def revisions(self) -> list[int]:
         """The numbers of the kept revisions, oldest first."""
         return sorted(int(path.stem) for path in (self.root / "revisions").glob("[0-9]*.json"))
@@ -182,6 +239,8 @@ class Store:
             path.parent.mkdir(exist_ok=True, mode=0o700)
             for number in self.revisions()[: 1 - KEPT_REVISIONS]:
                 self._revision_path(number).unlink()
+                for what in ("record", "plan"):
+                    self._apply_path(number, what).unlink(missing_ok=True)
             _write(path, revision.model_dump_json(indent=1).encode())
         except OSError as error:
             with contextlib.suppress(OSError):
@@ -193,6 +252,14 @@ class Store:
 
     def _revision_path(self, number: int) -> pathlib.Path:
         return self.root / "revisions" / f"{number:08d}.json"
+
+
+def _kept(path: pathlib.Path, read: Callable[[bytes], T]) -> T | None:
+    """What `read` makes of a file that only tells what was; None where it is not there or cannot be read."""
+    try:
+        return read(path.read_bytes())
+    except (OSError, pydantic.ValidationError):
+        return None
 
 
 def _write(path: pathlib.Path, data: bytes) -> None:

@@ -25,7 +25,6 @@ from llmgw.control.trees import Spot, Tree, Unreadable
 from llmgw.errors import Failed
 from llmgw.kit.clock import Clock
 from llmgw.kit.tasks import Tasks
-from llmgw.planning.plan import Plan
 
 log = logging.getLogger(__name__)
 
@@ -64,9 +63,10 @@ class Watch:
         journal: Journal,
         clock: Clock,
         *,
-        guards: Callable[[Plan], str],
+        held: Callable[[], object] = lambda: None,
     ) -> None:
-        self._source, self._rules, self._pace, self._guards = source, rules, pace, guards
+        """`held` says who holds the switch; while somebody does, nothing new is judged or adopted."""
+        self._source, self._rules, self._pace, self._held = source, rules, pace, held
         self._adoption, self._store, self._journal, self._clock = adoption, store, journal, clock
         self._cache = Cache()
         self._followed = store.followed()
@@ -87,6 +87,10 @@ class Watch:
                 await self._rest(min(next_look, soon) if new else next_look, self._clock.now() - began)
         finally:
             listening.close()
+
+    def look_now(self) -> None:
+        """Something changed that no file tells: look at once."""
+        self._news.set()
 
     async def _look_safely(self) -> float:
         """A look that could not be kept changed nothing, and is taken again."""
@@ -114,8 +118,10 @@ class Watch:
             self._keep(dataclasses.replace(self._current(), commit=seen.commit, blind=None))
         elif not self._settling.settled(now, self._pace, locked=locked):
             return min(self._settling.look_at(now, self._pace), now + self._pace.rescan)
-        elif isinstance(seen, Tree):
+        elif isinstance(seen, Tree) and self._held() is None:
             await self._judge(seen)
+        elif isinstance(seen, Tree):
+            return now + self._pace.rescan
         else:
             self._blinded(seen)
         return self._clock.now() + self._pace.rescan
@@ -202,7 +208,6 @@ class Watch:
             plan,
             holding.given_up(old, catalog),
             holding.cut_short(old, was, catalog, proposal.files),
-            self._guards(plan),
         )
 
     def _blinded(self, unreadable: Unreadable) -> None:

@@ -9,13 +9,12 @@ import contextlib
 import pathlib
 from collections.abc import AsyncIterator, Callable, Mapping
 
-from llmgw.control.holding import Hold, Rules, leaves_nothing
+from llmgw.control.holding import Hold, Rules
 from llmgw.control.settling import Pace
 from llmgw.control.watch import Source, Watch
 from llmgw.kit.clock import SystemClock
 from llmgw.kit.tasks import Tasks
 from llmgw.planning.actions import Stop
-from llmgw.planning.plan import Plan
 from tests.control.plane import Plane, Ticking
 
 PACE = Pace(settle=0.75, rescan=5.0, patience=60.0)
@@ -33,7 +32,6 @@ class Followed:
         *,
         pace: Pace = PACE,
         plane: Plane | None = None,
-        guards: Callable[[Plan], str] = leaves_nothing,
     ) -> None:
         self.plane = plane or Plane(state)
         self.plane.adoption.resume()
@@ -45,7 +43,7 @@ class Followed:
             self.plane.store,
             self.plane.journal,
             self.plane.clock,
-            guards=guards,
+            held=lambda: self.plane.switch.held,
         )
 
     def settles(self) -> None:

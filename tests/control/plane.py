@@ -8,10 +8,16 @@ from typing import Any
 
 from llmgw.control.adoption import Adoption
 from llmgw.control.api import Api
+from llmgw.control.applying import Applying
+from llmgw.control.asking import Asking
 from llmgw.control.collecting import Collecting
 from llmgw.control.journal import Journal
+from llmgw.control.keeping import Keeping
+from llmgw.control.knowledge import Knowledge
 from llmgw.control.loop import Loop
+from llmgw.control.recording import Recording
 from llmgw.control.store import Store
+from llmgw.control.switch import Switch
 from llmgw.fleet import events
 from llmgw.fleet.expiry import Timers
 from llmgw.fleet.routes import Routes
@@ -20,6 +26,7 @@ from llmgw.kit.chance import seeded
 from llmgw.kit.clock import SystemClock
 from llmgw.planning.actions import Action
 from llmgw.planning.desired import Desired
+from llmgw.planning.guards import Limits
 from llmgw.planning.ledger import Ledger
 from llmgw.transport.http import Request, Response
 from llmgw.wire import messages
@@ -73,6 +80,8 @@ class Plane:
         roster: frozenset[str] = frozenset(),
         clock: Clock | None = None,
         timers: Timers | None = None,
+        knowledge: Knowledge | None = None,
+        limits: Limits | None = None,
     ) -> None:
         self.clock = clock or Clock()
         self.sent: list[Action] = []
@@ -92,8 +101,19 @@ class Plane:
             dispatch=self._dispatch,
             publish=self.published.append,
         )
-        self.adoption = Adoption(self.store, self.loop, self.journal, self.clock, seeded(2))
-        self.collecting = Collecting(self._send, patience=0.05)
+        self.recording = Recording(self.store, self.loop, self.journal, Keeping(self.journal), self.clock)
+        self.switch = Switch(self.store, self.journal, self.clock)
+        self.adoption = Adoption(
+            self.store,
+            self.loop,
+            self.journal,
+            self.clock,
+            seeded(2),
+            knowledge,
+            limits=limits,
+            recording=self.recording,
+        )
+        self.collecting = Collecting(Asking(self._send), patience=0.05)
         self.api = Api(
             self.loop,
             self.adoption,
@@ -103,6 +123,7 @@ class Plane:
             cluster="test",
             epoch=3,
             build="0",
+            more=Applying(self.adoption, self.store, self.recording, self.switch, self.journal).routes,
         )
 
     def _dispatch(self, action: Action) -> bool:

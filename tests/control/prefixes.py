@@ -11,8 +11,9 @@ import dataclasses
 import pathlib
 from collections.abc import AsyncIterator, Mapping
 
+from llmgw.catalog.model import Catalog
 from llmgw.control.commits import Commits
-from llmgw.control.holding import Rules, leaves_nothing
+from llmgw.control.holding import Rules
 from llmgw.control.settling import Pace
 from llmgw.control.trees import Directory, Tree
 from llmgw.fleet import events
@@ -177,12 +178,16 @@ async def _serving(
 ) -> AsyncIterator[Followed]:
     """A watch that runs over a fleet that runs; at the end, what was dispatched is counted."""
 
-    def guards(plan: Plan) -> str:
-        counts.would_stop += any("-" in row.symbol for row in plan.rows)
-        return leaves_nothing(plan)
-
     plane = Obedient(scratch / "state")
-    followed = Followed(scratch / "state", source, rules, pace=SOON, plane=plane, guards=guards)
+    rehearse = plane.adoption.rehearse
+
+    def counting(catalog: Catalog) -> Plan:
+        plan = rehearse(catalog)
+        counts.would_stop += any("-" in row.symbol for row in plan.rows)
+        return plan
+
+    plane.adoption.rehearse = counting  # type: ignore[method-assign]
+    followed = Followed(scratch / "state", source, rules, pace=SOON, plane=plane)
     tasks = Tasks()
     tasks.start("loop", plane.loop.run())
     tasks.start("watch", followed.watch.run(tasks))

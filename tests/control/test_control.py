@@ -11,7 +11,9 @@ import pydantic
 import pytest
 
 from llmgw.control.adoption import Proposal
+from llmgw.control.asking import Asking
 from llmgw.control.collecting import Collecting
+from llmgw.control.expecting import Wish
 from llmgw.control.store import Known, Roster, Store
 from llmgw.control.translate import agent_event, gateway_event, order
 from llmgw.engines.registry import ADAPTERS
@@ -140,7 +142,7 @@ def test_a_plan_of_another_world_is_stale(tmp_path: pathlib.Path) -> None:
     assert "Nothing was changed" in answer["error"]["said"]
     assert plane.adoption.number == 1
     with pytest.raises(Stale):
-        asyncio.run(plane.adoption.apply(plane_proposal("qwen"), expected))
+        asyncio.run(plane.adoption.apply(plane_proposal("qwen"), Wish(expected)))
 
 
 def plane_proposal(name: str) -> Proposal:
@@ -280,20 +282,21 @@ def test_a_node_that_does_not_answer_is_said_so(tmp_path: pathlib.Path) -> None:
     """Collecting waits for the node's own word, and says when there was none."""
 
     async def story() -> None:
-        waiting = Collecting(lambda _node, make: bool(make(1, 9)), patience=0.05)
+        asking = Asking(lambda _node, make: bool(make(1, 9)))
+        waiting = Collecting(asking, patience=0.05)
         silent = await waiting.ask("n0", (CachedWeights("a" * 64, "http://h/x", 1),), 1)
         assert "no answer within" in silent.said
         asked = asyncio.ensure_future(waiting.ask("n0", (CachedWeights("a" * 64, "http://h/x", 1),), 1))
         await asyncio.sleep(0)
         row = {"cache_name": "a" * 64, "removed": True, "said": "", "freed": 1}
-        waiting.answered("n0", messages.Result(seq=9, data={"entries": [row]}))
+        asking.answered("n0", messages.Result(seq=9, data={"entries": [row]}))
         assert (await asked).entries == (row,)
         for nonsense in ({"entries": 3}, {"entries": [{"removed": "x"}]}):
             asked = asyncio.ensure_future(waiting.ask("n0", (CachedWeights("a" * 64, "http://h/x", 1),), 1))
             await asyncio.sleep(0)
-            waiting.answered("n0", messages.Result(seq=9, data=nonsense))
+            asking.answered("n0", messages.Result(seq=9, data=nonsense))
             assert (await asked).said.startswith("its answer cannot be read: ")
-        away = Collecting(lambda _node, _make: False)
+        away = Collecting(Asking(lambda _node, _make: False))
         assert "not connected" in (await away.ask("n0", (), 1)).said
 
     asyncio.run(story())

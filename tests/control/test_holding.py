@@ -10,6 +10,7 @@ from llmgw.catalog.load import load_files
 from llmgw.catalog.model import Catalog
 from llmgw.control import holding
 from llmgw.control.holding import Followed, Refused, Rules, Same, Valid, Why
+from llmgw.planning.fired import Fired
 from llmgw.planning.plan import Plan, Row, Service
 from tests.control.plane import files
 
@@ -18,6 +19,7 @@ LATER = NOW + datetime.timedelta(minutes=4)
 FILES, COMMITS = Rules("files", "auto"), Rules("commits", "auto")
 MANUAL = Rules("commits", "manual")
 PLAN = Plan("p" * 64, 1, (Row("+", "qwen", "model_added", "new model"),), (Service("qwen", 0, 0, 1),))
+MASS_STOP = Fired("mass_stop", "3", "it stops 3 of 4 ready replicas (75 %), the limit is 30 %, from 3 on")
 OF_TWO = Valid("digest-2", PLAN)
 STANDS = Followed("mark-1", FILES, "digest-1", "c1", "digest-1")
 
@@ -47,7 +49,7 @@ def test_manual_waits_for_a_person() -> None:
 def test_each_reason_to_hold() -> None:
     """Invalid and guarded hold in every mode; what looks cut or gives something up only where files are followed."""
     assert why(Refused("1 error"), FILES) == why(Refused("1 error"), MANUAL) == "invalid"
-    guarded = dataclasses.replace(OF_TWO, guarded="it would stop 3 replicas")
+    guarded = dataclasses.replace(OF_TWO, plan=dataclasses.replace(PLAN, guards=(MASS_STOP,)))
     assert why(guarded, COMMITS) == why(guarded, MANUAL) == "guard"
     removal = dataclasses.replace(OF_TWO, given_up=("a.yaml:1: model qwen is removed",))
     assert (why(removal, FILES), why(removal, COMMITS)) == ("removal", None)
@@ -105,7 +107,8 @@ def weighed(tree: Fleet, standing: Fleet) -> Same | Valid:
     if tree == standing:
         return Same(named(tree))
     gone = tuple(sorted(standing - tree))
-    return Valid(named(tree), PLAN, gone, guarded="" if tree or not standing else "nothing is left")
+    guards = () if tree or not standing else (Fired("empty", "", "nothing is left"),)
+    return Valid(named(tree), dataclasses.replace(PLAN, guards=guards), gone)
 
 
 def named(models: Fleet) -> str:
@@ -196,25 +199,14 @@ def test_since_when_survives_another_judgement() -> None:
     assert (again.hold.said, again.hold.since) == ("2 errors", NOW)
 
 
-def test_the_guard_of_the_empty_catalog() -> None:
-    """What would leave nothing to ask is refused, whether or not anything is known to run."""
-    removed = Row("~", "qwen", "model_removed", "the model left the catalog")
-    stop = Row("-", "qwen", "scaled", "scaling.min 2 -> 0", replica="qwen/x")
-    assert "remove 1 model and" in holding.leaves_nothing(
-        dataclasses.replace(PLAN, rows=(removed,), service=(Service("qwen", 0, 0, 0),))
-    )
-    assert "stop 2 replicas" in holding.leaves_nothing(
-        dataclasses.replace(PLAN, rows=(stop, stop), service=(Service("qwen", 2, 0, 0),))
-    )
-
-
-def test_what_leaves_something_passes_the_guard() -> None:
-    """One model of two removed, one scaled to nothing, or no change at all."""
-    removed = Row("-", "qwen", "model_removed", "the model left the catalog", replica="qwen/x")
-    both = (Service("phi", 1, 1, 1), Service("qwen", 1, 0, 0))
-    assert not holding.leaves_nothing(dataclasses.replace(PLAN, rows=(removed,), service=both))
-    assert not holding.leaves_nothing(dataclasses.replace(PLAN, rows=(), service=both))
-    assert not holding.leaves_nothing(dataclasses.replace(PLAN, rows=(), service=()))
+def test_what_a_guard_says_is_what_is_held() -> None:
+    """The first refusal, the others below it, and an apply that allows exactly these."""
+    guards = (MASS_STOP, Fired("outage", "qwen", "qwen has 2 ready now and 0 on the way"))
+    found = dataclasses.replace(OF_TWO, plan=dataclasses.replace(PLAN, guards=guards))
+    hold = holding.judge(STANDS, "mark-2", "c2", found, FILES, "digest-1", NOW).followed.hold
+    assert hold is not None
+    assert (hold.said, hold.details) == (MASS_STOP.said, (guards[1].said,))
+    assert hold.next.endswith("llmgw apply catalog --allow-mass-stop 3 --allow-outage qwen")
 
 
 def of(texts: dict[str, str]) -> Catalog:

@@ -11,14 +11,14 @@ from llmgw.catalog.facts import ModelFacts
 from llmgw.catalog.hf_config import facts_of
 from llmgw.catalog.model import Catalog
 from llmgw.catalog.sources import Source
-from llmgw.control.adoption import Adoption, Proposal
+from llmgw.control.adoption import Proposal
+from llmgw.control.expecting import Wish
 from llmgw.control.holding import Rules
 from llmgw.control.knowledge import Bounds, Knowledge
 from llmgw.control.trees import Directory
 from llmgw.errors import CatalogInvalid
 from llmgw.fleet import events
 from llmgw.fleet.node import Gpu, NodeInfo
-from llmgw.kit.chance import seeded
 from llmgw.kit.clock import SystemClock
 from llmgw.transport.ranges import CannotRead
 from tests.catalog.samples import MODEL, PROFILE, catalog
@@ -56,12 +56,8 @@ def known(
 
 def plane(root: pathlib.Path, read: Callable[[Source], Awaitable[ModelFacts]]) -> Plane:
     """A control plane that looks into models with `read`."""
-    made = Plane(root)
-    made.adoption = Adoption(
-        made.store, made.loop, made.journal, made.clock, seeded(2), Knowledge(read, made.clock)
-    )
-    made.api._adoption = made.adoption
-    return made
+    clock = Clock()
+    return Plane(root, clock=clock, knowledge=Knowledge(read, clock))
 
 
 def test_a_plan_of_what_its_engine_would_refuse_is_refused(tmp_path: pathlib.Path) -> None:
@@ -182,7 +178,7 @@ def test_a_failed_look_leaves_apply_whole(tmp_path: pathlib.Path) -> None:
     """What was refused is refused before anything is kept."""
     made = plane(tmp_path, Reader(QWEN))
     with pytest.raises(CatalogInvalid):
-        asyncio.run(made.adoption.apply(Proposal({"m.yaml": MODEL, "p.yaml": FIVE}), ""))
+        asyncio.run(made.adoption.apply(Proposal({"m.yaml": MODEL, "p.yaml": FIVE}), Wish()))
     assert made.store.newest() is None
 
 

@@ -1,0 +1,171 @@
+"""The routes of an apply and of everything that is kept of it: apply, follow, history, hold and release.
+
+Passed to `Api(..., more=...)` by `serve`. The CLI's verbs `apply`, `history`, `show`, `rollback`, `hold` and
+`release` ask them.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pydantic
+
+from llmgw.control.adoption import Adoption
+from llmgw.control.api import PlanBody, Routes, number_of, upload
+from llmgw.control.expecting import Past, Wish
+from llmgw.control.journal import Journal
+from llmgw.control.recording import Recording
+from llmgw.control.records import OnHold, Record
+from llmgw.control.store import Store
+from llmgw.control.switch import Switch
+from llmgw.errors import Failed
+from llmgw.planning.fired import Guard
+from llmgw.planning.plan import Plan
+from llmgw.planning.promise import Promise
+from llmgw.transport.http import Request, Response
+
+LONGEST_TEXT = 1000
+SHOWN = 20
+"""Revisions that `history` lists where nobody says how many."""
+
+MOST_ALLOWED = 1000
+
+_PLAN = pydantic.TypeAdapter(Plan)
+
+
+class ApplyBody(PlanBody):
+    """A catalog to adopt. `expect` or `saved` = the plan that was seen; `allowed` = guards, and exactly what of each."""
+
+    saved: Promise | None = None
+    allowed: list[tuple[Guard, str]] = pydantic.Field(default=[], max_length=MOST_ALLOWED)
+
+    def wish(self) -> Wish:
+        return Wish(self.expect, self.saved, frozenset(self.allowed))
+
+
+class HoldBody(pydantic.BaseModel):
+    """Who holds it and why. `seconds` until it ends by itself, None = never."""
+
+    who: str = pydantic.Field(default="", max_length=LONGEST_TEXT)
+    reason: str = pydantic.Field(min_length=1, max_length=LONGEST_TEXT)
+    seconds: float | None = pydantic.Field(default=None, gt=0, le=366 * 86400, allow_inf_nan=False)
+
+
+class ReleaseBody(pydantic.BaseModel):
+    """Who lets go."""
+
+    who: str = pydantic.Field(default="", max_length=LONGEST_TEXT)
+
+
+class Applying:
+    """Answers for one control plane."""
+
+    def __init__(
+        self, adoption: Adoption, store: Store, recording: Recording, switch: Switch, journal: Journal
+    ) -> None:
+        self._adoption, self._store, self._recording = adoption, store, recording
+        self._switch, self._journal = switch, journal
+
+    @property
+    def routes(self) -> Routes:
+        return {
+            ("POST", "/v1/apply"): self._apply,
+            ("GET", "/v1/apply"): self._follow,
+            ("GET", "/v1/history"): self._history,
+            ("GET", "/v1/revision"): self._revision,
+            ("GET", "/v1/hold"): self._on_hold,
+            ("POST", "/v1/hold"): self._hold,
+            ("POST", "/v1/release"): self._release,
+        }
+
+    async def _apply(self, request: Request) -> Response:
+        body = upload(request, ApplyBody)
+        last, before = self._journal.last, self._adoption.number
+        number, plan = await self._adoption.apply(body.proposal(), body.wish())
+        answer = {"revision": number, "event": last, "plan": plan.digest, "new": number != before}
+        return _json(answer)
+
+    async def _follow(self, request: Request) -> Response:
+        """How the apply of a revision goes; of the newest where none is named."""
+        record = self._recording.current
+        number = number_of(request, "number", record.number if record is not None else 0)
+        if record is None or number != record.number:
+            record = self._store.record(number)
+        if record is None:
+            raise Failed(
+                f"cannot follow revision {number}: nothing is kept of its apply", help="llmgw history"
+            )
+        goes_on = record.ended is None and record.number == self._adoption.number
+        waiting = self._recording.waiting() if goes_on else ()
+        plan = self._store.plan(number)
+        return _json(
+            {
+                "record": record.model_dump(mode="json"),
+                "plan": _PLAN.dump_python(plan, mode="json") if plan is not None else None,
+                "waiting": waiting,
+                "event": self._journal.last,
+            }
+        )
+
+    async def _history(self, request: Request) -> Response:
+        """The newest revisions, newest first."""
+        most = number_of(request, "last", SHOWN) or len(self._adoption.past)
+        past = [*self._adoption.past[-most:]]
+        return _json([self._row(each) for each in reversed(past)])
+
+    def _row(self, past: Past) -> Mapping[str, Any]:
+        record = self._recorded(past.number)
+        return {
+            "number": past.number,
+            "at": past.at.isoformat(),
+            "who": past.who,
+            "commit": past.commit,
+            "message": past.message,
+            "plan": past.plan,
+            "stands": past.number == self._adoption.number,
+            "ended": record.ended.isoformat() if record is not None and record.ended is not None else "",
+            "result": (record.result or "goes on") if record is not None else "",
+            "actions": len(record.actions) + record.dropped if record is not None else 0,
+            "allowed": record.allowed if record is not None else (),
+        }
+
+    def _recorded(self, number: int) -> Record | None:
+        current = self._recording.current
+        return current if current is not None and current.number == number else self._store.record(number)
+
+    async def _revision(self, request: Request) -> Response:
+        """Everything that is kept of one revision: its bytes, its plan, what its apply did."""
+        number = number_of(request, "number", 0) or self._adoption.number
+        if not number:
+            raise Failed("cannot show a revision: none stands yet", help="llmgw apply")
+        revision, record, plan = (
+            self._store.revision(number),
+            self._recorded(number),
+            self._store.plan(number),
+        )
+        return _json(
+            {
+                "revision": revision.model_dump(mode="json"),
+                "record": record.model_dump(mode="json") if record is not None else None,
+                "plan": _PLAN.dump_python(plan, mode="json") if plan is not None else None,
+                "stands": number == self._adoption.number,
+            }
+        )
+
+    async def _on_hold(self, _: Request) -> Response:
+        return _json(_shown(self._switch.held))
+
+    async def _hold(self, request: Request) -> Response:
+        body = HoldBody.model_validate_json(request.body)
+        return _json(_shown(self._switch.hold(body.who, body.reason, body.seconds)))
+
+    async def _release(self, request: Request) -> Response:
+        return _json(_shown(self._switch.release(ReleaseBody.model_validate_json(request.body).who)))
+
+
+def _shown(held: OnHold | None) -> Any:
+    return held.model_dump(mode="json") if held is not None else None
+
+
+def _json(value: Any) -> Response:
+    return Response(200, json.dumps(value).encode())
