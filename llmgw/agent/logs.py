@@ -1,14 +1,16 @@
 """The engines' own output: read from its end, kept bounded without the engine's help.
 
 A head is cut by punching a hole: offsets stay valid, no line is lost, and an engine that appends
-notices nothing. Called by `agent.supervisor`.
+notices nothing. Called by `agent.supervisor`, and by `agent.log_answers` for people who read along.
 """
 
 import contextlib
 import ctypes
+import dataclasses
 import os
 import pathlib
 import urllib.parse
+from collections.abc import Collection
 
 from llmgw.fleet.shard import ShardKey
 
@@ -41,9 +43,82 @@ def trim(path: pathlib.Path, keep: int) -> None:
             _libc.fallocate(file.fileno(), mode, ctypes.c_longlong(0), ctypes.c_longlong(length))
 
 
-def prune(directory: pathlib.Path, keep: int) -> None:
-    """Remove all but the `keep` newest logs. One that cannot be removed now is removed another time."""
+def prune(directory: pathlib.Path, keep: int, live: Collection[ShardKey] = ()) -> None:
+    """Remove all but the `keep` newest logs, and those of `live` shards, which may have been silent for long.
+
+    One that cannot be removed now is removed another time.
+    """
+    staying = {path_of(directory, key) for key in live}
     with contextlib.suppress(OSError):
-        logs = sorted(directory.glob("*.log"), key=lambda path: path.stat().st_mtime, reverse=True)
-        for path in logs[keep:]:
+        for path in [path for path in _newest_first(directory) if path not in staying][keep:]:
             path.unlink(missing_ok=True)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Piece:
+    """Bytes of a log from `offset` on; `lost` right before them are on no disk any more. `size` = where it ends."""
+
+    data: bytes
+    offset: int
+    lost: int
+    size: int
+
+
+def piece(path: pathlib.Path, offset: int, most: int) -> Piece:
+    """What the log says from `offset` on, at most `most` bytes; after a hole from its first whole line. Raises OSError."""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        start = _data_from(file.fileno(), min(offset, size), size)
+        file.seek(start)
+        data = file.read(most)
+    if start > offset:
+        cut = data.find(b"\n") + 1
+        data, start = data[cut:], start + cut
+    return Piece(data, start, max(0, start - offset), size)
+
+
+def tail_offset(path: pathlib.Path, lines: int, window: int = 4 * 2**20) -> int:
+    """Where the last `lines` lines begin, looked for in the last `window` bytes. Raises OSError."""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        start = _data_from(file.fileno(), max(0, size - window), size)
+        file.seek(start)
+        data = file.read(window)
+    end = len(data) - data.endswith(b"\n")
+    for _ in range(lines):
+        end = data.rfind(b"\n", 0, end)
+        if end < 0:
+            return start
+    return start + (end + 1 if lines else len(data))
+
+
+def previous(
+    directory: pathlib.Path, model: str, rank: int, before: str, live: Collection[ShardKey]
+) -> ShardKey | None:
+    """The shard of the model that ended last, and before the replica `before` wrote its last; None = none is kept."""
+    newest = path_of(directory, (before, rank))
+    limit = newest.stat().st_mtime if before and newest.exists() else float("inf")
+    for path in _newest_first(directory):
+        key = _key_of(path)
+        if key[0].rpartition("/")[0] != model or key[1] != rank or key[0] == before or key in live:
+            continue
+        if path.stat().st_mtime <= limit:
+            return key
+    return None
+
+
+def _newest_first(directory: pathlib.Path) -> list[pathlib.Path]:
+    return sorted(directory.glob("*.log"), key=lambda path: path.stat().st_mtime, reverse=True)
+
+
+def _key_of(path: pathlib.Path) -> ShardKey:
+    name, _, rank = path.name.removesuffix(".log").rpartition(".")
+    return urllib.parse.unquote(name), int(rank) if rank.isdecimal() else -1
+
+
+def _data_from(descriptor: int, offset: int, size: int) -> int:
+    """The first byte from `offset` on that is on the disk; the end where none is."""
+    try:
+        return os.lseek(descriptor, offset, os.SEEK_DATA) if offset < size else offset
+    except OSError:  # nothing but a hole from here on, or a file system without holes
+        return offset

@@ -23,6 +23,7 @@ from llmgw.agent.fetch import Limits as FetchLimits
 from llmgw.agent.gpus import Gpus
 from llmgw.agent.inventory import Inventory
 from llmgw.agent.launcher import Launcher
+from llmgw.agent.log_answers import LogAnswers
 from llmgw.agent.records import Records
 from llmgw.agent.state import Obeyed, StateDir, unusable
 from llmgw.agent.supervisor import Supervisor, SupervisorTimers
@@ -134,6 +135,7 @@ class _Agent:
     def _supervise(self, engines: tuple[InstalledEngine, ...]) -> Supervisor:
         logs = self._settings.state_dir / "logs"
         logs.mkdir(mode=0o700, exist_ok=True)
+        self._log_answers = LogAnswers(logs)
         self._cgroups = cgroups.find(self.node)
         hands = Launcher(
             self.node,
@@ -269,8 +271,13 @@ class _Agent:
     def _obey(self, command: Command) -> None:
         if isinstance(command, messages.Collect):
             self.tasks.start(f"collect {command.seq}", self._collect(command))
+        elif isinstance(command, messages.Logs):
+            self.tasks.start(f"logs {command.seq}", self._send_log(command))
         else:
             self._supervisor.order(command)
+
+    async def _send_log(self, command: messages.Logs) -> None:
+        self._link.answer(await self._log_answers.answer(command, self._supervisor.state.shards))
 
     async def _collect(self, command: messages.Collect) -> None:
         shards = self._supervisor.state.shards.values()

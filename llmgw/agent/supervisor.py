@@ -193,7 +193,7 @@ class Supervisor:
             case core.Forget(key=key):
                 self._engines.pop(key, None)
                 self._forget(key)
-                logs.prune(self._logs, self.LOGS_KEPT)
+                logs.prune(self._logs, self.LOGS_KEPT, self._engines)
             case core.Report():
                 self._report(command.statuses)
 

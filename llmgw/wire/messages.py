@@ -15,6 +15,9 @@ from llmgw.fleet.shard import Failure, Progress, ShardKey, ShardSpec, ShardStatu
 
 PROTOCOL = 1
 
+LOG_PIECE = 32 * 1024
+"""Bytes of output in one answer: in base64 below the longest text that is believed."""
+
 
 class Message(pydantic.BaseModel):
     """One message. Frozen; keys that this release does not know are kept."""
@@ -135,6 +138,42 @@ class Collect(Command):
     entries: tuple[CachedWeights, ...]
 
 
+class Logs(Command):
+    """Send one piece of a shard's output: answered by a Result with a `LogPiece`. A second one reads again.
+
+    `offset` is where to read on; without it the piece begins `tail` lines before the end, or at the
+    beginning. Where nothing is there yet, the answer may take `wait` seconds. `previous` = what ended last on
+    this node of the same model and rank, before `replica`, which may be empty then.
+    """
+
+    kind: Literal["logs"] = "logs"
+    model: str
+    replica: str = ""
+    rank: int = 0
+    previous: bool = False
+    offset: int | None = None
+    tail: int | None = None
+    wait: float = 0.0
+
+
+class LogPiece(Message):
+    """At most `LOG_PIECE` bytes of output, in base64, from `offset` on; the next begin at `next`.
+
+    `lost` bytes right before it are on no disk any more. `size` = where the log ends now. `state` is the
+    shard's, empty where it runs here no more; `missing` = there is no such file.
+    """
+
+    replica: str = ""
+    rank: int = 0
+    data: str = ""
+    offset: int = 0
+    next: int = 0
+    size: int = 0
+    lost: int = 0
+    state: str = ""
+    missing: bool = False
+
+
 class Unknown(Message):
     """A command of a newer control plane: answered `unsupported`, never dropped."""
 
@@ -187,7 +226,7 @@ class RoutesUpdate(Message):
 
 
 Up = Register | Report | ProgressReport | Heartbeat | Result | Subscribe | Load | Leave
-Down = Registered | Refused | Assign | Start | Stop | Collect | RoutesUpdate
+Down = Registered | Refused | Assign | Start | Stop | Collect | Logs | RoutesUpdate
 
 _UP: pydantic.TypeAdapter[Up] = pydantic.TypeAdapter(Annotated[Up, pydantic.Field(discriminator="kind")])
 _DOWN: pydantic.TypeAdapter[Down] = pydantic.TypeAdapter(
