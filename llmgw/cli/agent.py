@@ -6,12 +6,14 @@ import platform
 import click
 
 from llmgw.cli.options import Address, Pair, Ports, hub_option
+from llmgw.cli.security import Calling, calling_options
 
 
 @click.command()
 @click.option(
     "--control", type=Address(), default="127.0.0.1:7600", show_default=True, help="The control plane."
 )
+@calling_options
 @click.option("--name", default=platform.node, show_default="host name", help="How people call this node.")
 @click.option(
     "--state-dir", "given", type=click.Path(path_type=pathlib.Path), help="Identity, records, logs, weights."
@@ -36,6 +38,9 @@ from llmgw.cli.options import Address, Pair, Ports, hub_option
 def command(
     *,
     control: tuple[str, int],
+    tls_ca: str,
+    trusted_network: bool,
+    token_file: pathlib.Path | None,
     name: str,
     given: pathlib.Path | None,
     cache: pathlib.Path | None,
@@ -55,6 +60,7 @@ def command(
 
     agent.run(
         control=control,
+        calling=Calling(tls_ca, trusted_network, token_file),
         name=name,
         given=given,
         cache=cache,

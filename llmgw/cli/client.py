@@ -6,9 +6,7 @@ answered at once or not at all; one that makes the control plane think says so w
 
 import contextlib
 import json
-import pathlib
 import threading
-import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -17,7 +15,8 @@ import httpx
 import pydantic
 
 from llmgw.cli import names
-from llmgw.cli.options import SERVER, Address
+from llmgw.cli.access import access, server_of_toml
+from llmgw.cli.options import SERVER
 from llmgw.errors import Blocked, CatalogInvalid, Failed, LlmgwError, NotAllowed, Stale, Unreachable
 
 T = TypeVar("T")
@@ -47,10 +46,17 @@ class Client:
     """Calls to one control plane. Raises Unreachable, or what the control plane said."""
 
     def __init__(self, server: str | None) -> None:
-        self.server = server or _from_toml() or SERVER
+        self.server = server or server_of_toml() or SERVER
+        by = access(self.server)
         self._http = httpx.Client(
-            base_url=f"http://{self.server}", trust_env=False, timeout=httpx.Timeout(READ, connect=CONNECT)
+            base_url=by.base_url,
+            verify=by.verify,
+            headers=by.headers,
+            trust_env=False,
+            timeout=httpx.Timeout(READ, connect=CONNECT),
         )
+        if (context := click.get_current_context(silent=True)) is not None:
+            context.call_on_close(self._http.close)
         self._remembered = False
 
     def get(self, path: str, **query: str | int) -> Any:
@@ -145,18 +151,3 @@ def _refusal(answer: httpx.Response) -> LlmgwError:
     except (ValueError, KeyError, TypeError):
         said, better = f"cannot understand the control plane: it answered {answer.status_code}", ""
     return _ERRORS.get(answer.status_code, Failed)(said, help=better)
-
-
-def _from_toml() -> str:
-    """`server` of the nearest llmgw.toml, so that a clone is enough to find the cluster."""
-    for directory in (pathlib.Path.cwd(), *pathlib.Path.cwd().parents):
-        path = directory / "llmgw.toml"
-        if path.is_file():
-            try:
-                server = str(tomllib.loads(path.read_text()).get("server", ""))
-                return server if not server or Address().convert(server, None, None) else ""
-            except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-                raise Failed(f"cannot read {path}: {error}") from error
-            except click.BadParameter as error:
-                raise Failed(f"cannot use `server` of {path}: {error.message}") from error
-    return ""

@@ -5,6 +5,7 @@ import pathlib
 import click
 
 from llmgw.cli.options import Address, Duration, Pair
+from llmgw.cli.security import Calling, calling_options
 
 
 @click.command()
@@ -14,6 +15,7 @@ from llmgw.cli.options import Address, Duration, Pair
 @click.option(
     "--control", type=Address(), default="127.0.0.1:7600", show_default=True, help="The control plane."
 )
+@calling_options
 @click.option(
     "--state-dir", "given", type=click.Path(path_type=pathlib.Path), help="The newest routing table."
 )
@@ -46,6 +48,9 @@ def command(
     *,
     listen: tuple[str, int],
     control: tuple[str, int],
+    tls_ca: str,
+    trusted_network: bool,
+    token_file: pathlib.Path | None,
     given: pathlib.Path | None,
     metrics: tuple[str, int],
     name: str,
@@ -64,6 +69,7 @@ def command(
     gateway.run(
         listen=listen,
         control=control,
+        calling=Calling(tls_ca, trusted_network, token_file),
         given=given,
         metrics=metrics,
         name=name,

@@ -6,6 +6,7 @@ from typing import Literal
 import click
 
 from llmgw.cli.options import Address, Duration, hub_option, timers_option
+from llmgw.cli.security import PATH, trusted_option
 
 
 @click.command()
@@ -22,6 +23,14 @@ from llmgw.cli.options import Address, Duration, hub_option, timers_option
     multiple=True,
     metavar="NAME",
     help="A further name that the CLI may call it by; addresses, localhost and --listen's host always do.",
+)
+@click.option("--tls-cert", type=PATH, help="Speak TLS, with this certificate and its chain (PEM).")
+@click.option("--tls-key", type=PATH, help="The key of --tls-cert (PEM).")
+@trusted_option
+@click.option(
+    "--require-tokens",
+    is_flag=True,
+    help="Ask agents, gateways and the CLI for a token on loopback too; beyond it they always need one.",
 )
 @click.option(
     "--state-dir", "given", type=click.Path(path_type=pathlib.Path), help="Revisions, roster, epoch."
@@ -68,6 +77,10 @@ def command(
     *,
     listen: tuple[str, int],
     hosts: tuple[str, ...],
+    tls_cert: pathlib.Path | None,
+    tls_key: pathlib.Path | None,
+    trusted_network: bool,
+    require_tokens: bool,
     given: pathlib.Path | None,
     cluster: str,
     heartbeat: float,
@@ -91,6 +104,10 @@ def command(
     serve.run(
         listen=listen,
         hosts=hosts,
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+        trusted_network=trusted_network,
+        require_tokens=require_tokens,
         given=given,
         cluster=cluster,
         heartbeat=heartbeat,

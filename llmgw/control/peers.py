@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Literal
 
+from llmgw.control.joining import Joining
 from llmgw.fleet.routes import Routes
 from llmgw.kit.clock import Clock
 from llmgw.transport.channel import Channel, ChannelClosed
@@ -29,7 +30,10 @@ BACKLOG = 1024
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Peer:
-    """One connected agent or gateway. `id` is the node's id or the gateway's name; `stream` only grows."""
+    """One connected agent or gateway. `id` is the node's id or the gateway's name; `stream` only grows.
+
+    `token` is the id of the one that it came with, empty where none is asked for.
+    """
 
     kind: Literal["agent", "gateway"]
     id: str
@@ -37,6 +41,7 @@ class Peer:
     instance: str
     address: str
     stream: int
+    token: str = ""
 
 
 class Peers:
@@ -46,6 +51,7 @@ class Peers:
     Heartbeats come every `heartbeat` seconds, stretched for a large fleet, but never beyond `longest`.
     `on_closed(peer, said)` follows once for every peer that was announced, before any successor is.
     `objection(peer, message)` says why an introduction cannot be believed beside what is known, or nothing.
+    `joining` asks for tokens; without it everybody may come.
     """
 
     def __init__(
@@ -61,6 +67,7 @@ class Peers:
         patience: float = 10.0,
         ping: float = 3.0,
         objection: "Callable[[Peer, wire.Register | wire.Subscribe], str]" = lambda *_: "",
+        joining: Joining | None = None,
     ) -> None:
         self.outranked = 0
         self._epoch = epoch
@@ -73,6 +80,7 @@ class Peers:
         self._patience = patience
         self._ping = ping
         self._objection = objection
+        self._joining = joining
         self._seq = 0
         self._streams = itertools.count(1)
         self._routes: Routes | None = None
@@ -84,6 +92,13 @@ class Peers:
     async def serve(self, channel: Channel) -> None:
         """One stream, from its first message to its end. Given to the listener as `on_channel`."""
         line = _Line(channel, say.ControlSession(self._epoch, self._clock.now() + self._patience))
+        if self._joining is not None:
+            entry = self._joining.opened(channel.path, channel.headers)
+            if entry.said:
+                log.warning("%s was not let in: %s", channel.peer, entry.said)
+                await channel.send(wire.encode(wire.Refused(said=entry.said)))
+                return
+            line.token = entry.token
         async with asyncio.TaskGroup() as group:
             writer = group.create_task(line.write())
             said = "this control plane let it go"
@@ -109,6 +124,13 @@ class Peers:
         for line in self._lines.values():
             if line.peer.kind == "gateway":
                 line.put_routes(routes)
+
+    def check_tokens(self) -> None:
+        """End the streams whose token was revoked."""
+        if self._joining is not None:
+            for line in list(self._lines.values()):
+                if not self._joining.stands(line.token):
+                    line.channel.abort(f"token {line.token} was revoked")
 
     # --- one stream --------------------------------------------------------------------------
 
@@ -158,7 +180,10 @@ class Peers:
     # --- who may take whose place ------------------------------------------------------------
 
     async def _decide(self, line: "_Line", message: wire.Register | wire.Subscribe) -> None:
-        peer = _described(message, line.channel.peer, next(self._streams))
+        peer = _described(message, line, next(self._streams))
+        if said := self._shut_out(line, peer):
+            await self._do(line, line.session.refused(said))
+            return
         if (rival := await self._living_rival(peer)) is not None:
             await self._do(line, line.session.refused(_taken(peer, rival.peer)))
             return
@@ -175,6 +200,11 @@ class Peers:
             line.put_routes(self._routes)
         await self._do(line, line.session.admitted(self._revision(), self._stretched()))
         line.welcome.set()
+
+    def _shut_out(self, line: "_Line", peer: Peer) -> str:
+        if self._joining is None:
+            return ""
+        return self._joining.introduced(line.token, line.channel.path, peer.kind, peer.id, peer.name)
 
     async def _living_rival(self, peer: Peer) -> "_Line | None":
         silent: set[int] = set()
@@ -211,6 +241,7 @@ class _Line:
         self.channel = channel
         self.session = session
         self.peer = Peer("agent", "", "", "", channel.peer, 0)
+        self.token = ""
         self.welcome = asyncio.Event()
         self._waiting: deque[wire.Message] = deque()
         self._news = asyncio.Event()
@@ -240,11 +271,12 @@ class _Line:
                     await self.channel.send(wire.encode(self._waiting.popleft()))
 
 
-def _described(message: wire.Register | wire.Subscribe, address: str, stream: int) -> Peer:
+def _described(message: wire.Register | wire.Subscribe, line: _Line, stream: int) -> Peer:
+    address, token = line.channel.peer, line.token
     if isinstance(message, wire.Subscribe):
-        return Peer("gateway", message.gateway, message.gateway, message.instance, address, stream)
+        return Peer("gateway", message.gateway, message.gateway, message.instance, address, stream, token)
     info = message.info
-    return Peer("agent", info.id, info.name, info.instance, address, stream)
+    return Peer("agent", info.id, info.name, info.instance, address, stream, token)
 
 
 def _same_process(one: Peer, other: Peer) -> bool:

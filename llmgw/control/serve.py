@@ -16,17 +16,29 @@ from llmgw.catalog.hub import Hub
 from llmgw.catalog.model import Catalog
 from llmgw.control.adoption import Adoption
 from llmgw.control.api import Api, nothing_followed
+from llmgw.control.applying import Applying
+from llmgw.control.asking import Asking
 from llmgw.control.collecting import Collecting
 from llmgw.control.commits import Commits
 from llmgw.control.doors import names
-from llmgw.control.holding import Rules, leaves_nothing
+from llmgw.control.fleet_route import FleetApi
+from llmgw.control.hands import Hands
+from llmgw.control.hands_api import HandsApi
+from llmgw.control.holding import Rules
+from llmgw.control.joining import Joining
 from llmgw.control.journal import Journal
 from llmgw.control.keeping import Keeping
 from llmgw.control.knowledge import Bounds, Knowledge
+from llmgw.control.logs import Logs
 from llmgw.control.loop import Loop
+from llmgw.control.measuring import Measuring
 from llmgw.control.peers import Peer, Peers
+from llmgw.control.recording import Recording
 from llmgw.control.settling import Pace
 from llmgw.control.store import Known, Roster, Store
+from llmgw.control.switch import Switch
+from llmgw.control.token_routes import TokenRoutes
+from llmgw.control.tokens import Tokens
 from llmgw.control.translate import agent_event, claimed_twice, gateway_event, order, own_words
 from llmgw.control.trees import Directory, work_tree
 from llmgw.control.watch import Watch
@@ -39,10 +51,12 @@ from llmgw.kit.clock import Clock, SystemClock
 from llmgw.kit.tasks import Tasks
 from llmgw.planning.actions import Action
 from llmgw.planning.desired import Desired
+from llmgw.planning.guards import Limits as GuardLimits
 from llmgw.planning.ledger import Ledger
 from llmgw.transport.facts import facts_of
 from llmgw.transport.listener import Listener
 from llmgw.transport.ranges import Limits
+from llmgw.transport.tls import serving
 from llmgw.wire import messages
 
 log = logging.getLogger(__name__)
@@ -82,7 +96,9 @@ def usual_watch(path: pathlib.Path) -> Literal["commits", "files"]:
 class Settings:
     """Where it listens, where it keeps its few files, what it follows, and every timer.
 
-    `hosts` are further names that the API may be asked by, beside addresses and `host`.
+    `hosts` are further names that the API may be asked by, beside addresses and `host`. `tls` is a
+    certificate chain and its key. With `tokens` agents, gateways and the CLI need one each. `guards` are
+    the limits of what may be adopted without a word.
     """
 
     state_dir: pathlib.Path
@@ -95,6 +111,9 @@ class Settings:
     hub: Hub = dataclasses.field(default_factory=Hub)
     bounds: Bounds = dataclasses.field(default_factory=Bounds)
     hosts: tuple[str, ...] = ()
+    tls: tuple[pathlib.Path, pathlib.Path] | None = None
+    tokens: bool = False
+    guards: GuardLimits = dataclasses.field(default_factory=GuardLimits)
 
 
 async def run(
@@ -149,8 +168,24 @@ class _Plane:
             dispatch=self._dispatch,
             publish=self._publish,
         )
+        tokens = Tokens(settings.state_dir, clock.wall)
+        token_routes = TokenRoutes(tokens, required=settings.tokens)
         knowledge = Knowledge(lambda source: facts_of(source, settings.hub, LOOK), clock, settings.bounds)
-        self._adoption = Adoption(store, self._loop, self._journal, clock, chance, knowledge)
+        self._measuring = Measuring()
+        self._recording = Recording(store, self._loop, self._journal, self._keeping, clock)
+        self._switch = Switch(store, self._journal, clock)
+        self._adoption = Adoption(
+            store,
+            self._loop,
+            self._journal,
+            clock,
+            chance,
+            knowledge,
+            limits=settings.guards,
+            recording=self._recording,
+            measuring=self._measuring,
+            cluster=settings.cluster,
+        )
         self._peers = Peers(
             self.epoch,
             lambda: self._adoption.number,
@@ -160,8 +195,12 @@ class _Plane:
             heartbeat=settings.heartbeat,
             longest=settings.timers.unreachable / 3,
             objection=self._objection,
+            joining=Joining(tokens, required=settings.tokens),
         )
-        self._collecting = Collecting(self._peers.send)
+        self._asking = Asking(self._peers.send)
+        self._collecting = Collecting(self._asking)
+        self._logs = Logs(self._loop, self._asking)
+        self._hands = Hands(store, self._loop, self._journal, self._keeping, clock, forget=self._forget_node)
         self._watch = self._watching()
         self._following: asyncio.Task[None] | None = None
         api = Api(
@@ -174,13 +213,26 @@ class _Plane:
             epoch=self.epoch,
             build=BUILD,
             followed=self._watch.report if self._watch is not None else nothing_followed,
+            held=lambda: self._switch.held,
             hosts=names(settings.host, *settings.hosts),
+            door=token_routes.refusal,
+            more={
+                **token_routes.routes,
+                **Applying(self._adoption, store, self._recording, self._switch, self._journal).routes,
+                **FleetApi(self._adoption, clock).routes,
+                **HandsApi(self._hands, self._adoption, self._loop, self._journal, clock, chance).routes,
+                **self._logs.routes,
+            },
         )
         self._listener = Listener(self._peers.serve, api.answer)
 
     async def start(self) -> tuple[str, int]:
         self._adoption.resume()
-        where = await self._listener.start(self._settings.host, self._settings.port)
+        self._recording.resume()
+        self._switch.resume()
+        self._hands.resume()
+        tls = serving(*self._settings.tls) if self._settings.tls is not None else None
+        where = await self._listener.start(self._settings.host, self._settings.port, tls)
         self.tasks.start("loop", self._loop.run())
         self.tasks.start("pulse", self._loop.pulse())
         self.tasks.start("housekeeping", self._housekeeping())
@@ -191,7 +243,7 @@ class _Plane:
         if following is None:
             return None
         path = following.path
-        return Watch(
+        watch = Watch(
             Commits(path, following.ref) if following.watch == "commits" else Directory(path, self._clock),
             Rules(following.watch, following.sync, str(path), BUILD),
             following.pace,
@@ -199,8 +251,10 @@ class _Plane:
             self._store,
             self._journal,
             self._clock,
-            guards=leaves_nothing,
+            held=lambda: self._switch.held,
         )
+        self._switch.released = watch.look_now
+        return watch
 
     def follow(self, when: asyncio.Event | None) -> None:
         """Follow the catalog, from when `when` is set, if it is given."""
@@ -235,6 +289,7 @@ class _Plane:
         await self.tasks.close()
 
     def _dispatch(self, action: Action) -> bool:
+        self._logs.ordered(action)
         command = order(action)
         return command is None or self._peers.send(*command)
 
@@ -246,7 +301,7 @@ class _Plane:
 
     def _said(self, peer: Peer, message: messages.Up) -> None:
         if isinstance(message, messages.Result):
-            self._collecting.answered(peer.id, message)
+            self._asking.answered(peer.id, message)
             return
         if isinstance(message, messages.Subscribe) and epoch_of(message.version) > self.epoch:
             self._give_way(epoch_of(message.version), f"gateway {peer.name} serves by a table of")
@@ -256,14 +311,24 @@ class _Plane:
             else gateway_event(peer.id, message)
         )
         if event is not None:
+            self._measuring.saw(self._loop.fleet, event, self._clock.now())
             self._loop.hear(event)
+        if isinstance(message, messages.Register):
+            self._hands.returned(peer.id)
+            self._logs.known(spec for spec, _ in message.shards)
         if isinstance(message, messages.Register | messages.Subscribe | messages.Leave):
             self._keep_roster()
 
     def _closed(self, peer: Peer, said: str) -> None:
         log.info("%s %s at %s is gone: %s", peer.kind, peer.name, peer.address, said)
         if peer.kind == "agent":
+            self._asking.left(peer.id)
             self._loop.hear(events.Disconnected(peer.id))
+
+    def _forget_node(self, node: str) -> None:
+        nodes = {name: known for name, known in self._roster.nodes.items() if name != node}
+        self._roster = self._roster.model_copy(update={"nodes": nodes})
+        self._keep_roster()
 
     def _keep_roster(self) -> None:
         """Write down who is here, for the next start to wait for."""
@@ -308,6 +373,8 @@ class _Plane:
         while True:
             await asyncio.sleep(1.0)
             self._keeping.again()
+            self._recording.read_on()
+            self._peers.check_tokens()
             if self._clock.now() - written > ROSTER_EVERY:
                 written = self._clock.now()
                 self._keep_roster()

@@ -1,9 +1,10 @@
 """What the control plane keeps on disk: a closed list, and never the state of a replica.
 
 Revisions with who applied them, of each its plan and what its apply did, what became of the catalog that
-is followed and whether that is on hold, the roster of nodes and gateways, the marks that people set, its
-epoch. A row could say "running" about a process that died; the fleet cannot, so it is asked again after
-each start. Built by `serve`, used by `adoption`, `recording`, `watch` and the loop.
+is followed and whether that is on hold, the roster of nodes and gateways, the marks that people set, the
+hashes of tokens (in `tokens`), its epoch. A row could say "running" about a process that died; the fleet
+cannot, so it is asked again after each start. Built by `serve`, used by `adoption`, `recording`, `watch`
+and the loop.
 """
 
 import contextlib

@@ -10,6 +10,7 @@ import os
 import pathlib
 import signal
 import socket
+import ssl
 from collections.abc import Callable, Collection, Iterator
 
 from llmgw.errors import Failed
@@ -28,7 +29,8 @@ from llmgw.kit.clock import SystemClock
 from llmgw.kit.tasks import Tasks
 from llmgw.routing.retry import Policy
 from llmgw.routing.table import RoutingTable
-from llmgw.transport.client import connect
+from llmgw.transport.channel import Channel
+from llmgw.transport.client import bearer, connect
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +63,8 @@ class Settings:
     port: int = 8000
     control_host: str = "127.0.0.1"
     control_port: int = 7600
+    control_tls: ssl.SSLContext | None = None
+    token: str = dataclasses.field(default="", repr=False)
     metrics_host: str = "127.0.0.1"
     metrics_port: int = 9602
     name: str = ""
@@ -124,7 +128,7 @@ class Gateway:
             Identity(
                 settings.name or own_name(settings.port, shared=settings.reuse_port), os.urandom(8).hex()
             ),
-            lambda: connect(settings.control_host, settings.control_port, "/gateway"),
+            self._connect,
             endpoints=self._endpoints,
             news=news,
             store=self._store,
@@ -134,6 +138,11 @@ class Gateway:
             pace=settings.pace,
         )
         self._servers: list[asyncio.Server] = []
+
+    async def _connect(self) -> Channel:
+        s = self._settings
+        headers = bearer(s.token)
+        return await connect(s.control_host, s.control_port, "/gateway", headers=headers, tls=s.control_tls)
 
     def _adopted(self, table: RoutingTable, gone: Collection[str]) -> None:
         self._metrics.keep(table.models)

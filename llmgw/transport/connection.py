@@ -28,7 +28,10 @@ PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 
 class Connection(asyncio.Protocol):
-    """One socket's HTTP/2. With `on_channel` it is the server's end, without the client's."""
+    """One socket's HTTP/2. With `on_channel` it is the server's end, without the client's.
+
+    `heard` = a byte has come; `secure` = nobody on the way reads along.
+    """
 
     def __init__(
         self,
@@ -38,6 +41,8 @@ class Connection(asyncio.Protocol):
         paths: frozenset[str] = frozenset(),
     ) -> None:
         self.peer = ""
+        self.heard = False
+        self.secure = False
         self._limits = limits
         self._on_channel = on_channel
         self._paths = paths
@@ -61,6 +66,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self.peer = peer_of(transport)
+        self.secure = transport.get_extra_info("ssl_object") is not None
         tune_channel(transport, self._limits)
         self._h2.initiate_connection()
         extra = self._limits.window * self._limits.channels - 65_535
@@ -70,6 +76,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         now = self._loop.time()
+        self.heard = True
         self._silence.heard(now)
         if self._said:
             return
@@ -154,7 +161,8 @@ class Connection(asyncio.Protocol):
         stream = self._h2.get_next_available_stream_id()
         answer = self._answers[stream] = self._loop.create_future()
         channel = self._channel(stream, path, {})
-        fixed = [(":method", "POST"), (":scheme", "http"), (":authority", self.peer), (":path", path)]
+        scheme = "https" if self.secure else "http"
+        fixed = [(":method", "POST"), (":scheme", scheme), (":authority", self.peer), (":path", path)]
         self._h2.send_headers(stream, [*fixed, *headers])
         self._flush()
         status = await answer

@@ -6,6 +6,7 @@ Every handler runs as a task of the listener and ends with it.
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Awaitable, Callable, Iterable
 from typing import cast
 
@@ -41,11 +42,17 @@ class Listener:
         self._open: set[_Greeter] = set()
         self._server: asyncio.Server | None = None
 
-    async def start(self, host: str, port: int) -> tuple[str, int]:
-        """Listen; port 0 picks a free one. Returns where. Raises errors.Failed when it cannot."""
+    async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> tuple[str, int]:
+        """Listen; port 0 picks a free one. Returns where. Raises errors.Failed when it cannot.
+
+        With `tls` nothing else is spoken here, and a handshake may take as long as a request's head.
+        """
         loop = asyncio.get_running_loop()
+        patience = self._limits.head_timeout if tls is not None else None
         try:
-            self._server = await loop.create_server(lambda: _Greeter(self), host, port, backlog=4096)
+            self._server = await loop.create_server(
+                lambda: _Greeter(self), host, port, backlog=4096, ssl=tls, ssl_handshake_timeout=patience
+            )
         except OSError as error:
             raise Failed(
                 f"cannot listen on {host}:{port}: {reason(error)}",

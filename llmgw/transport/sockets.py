@@ -22,6 +22,9 @@ def reason(error: OSError) -> str:
 
 def finish_writing(transport: asyncio.Transport) -> None:
     """Nothing more is written; what the peer still sends is read, so that it gets all we wrote."""
+    if not transport.can_write_eof():  # TLS has no half of a connection: its close delivers first
+        transport.close()
+        return
     try:
         transport.write_eof()
     except OSError:  # the socket is dead, and its loss not yet reported

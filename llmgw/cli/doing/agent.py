@@ -15,6 +15,7 @@ from llmgw.agent.supervisor import SupervisorTimers
 from llmgw.agent.sweep import SweepTimers
 from llmgw.catalog.hub import Hub
 from llmgw.cli.processes import log_to_stderr, run_until_signal, state_dir
+from llmgw.cli.security import Calling, called
 from llmgw.cli.timers import changed
 from llmgw.engines.registry import ADAPTERS
 
@@ -30,6 +31,7 @@ PARTS: dict[str, Any] = {
 def run(
     *,
     control: tuple[str, int],
+    calling: Calling,
     name: str,
     given: pathlib.Path | None,
     cache: pathlib.Path | None,
@@ -46,11 +48,14 @@ def run(
         if engine not in ADAPTERS:
             raise click.BadParameter(f"{engine!r}: write one of {', '.join(sorted(ADAPTERS))}")
     set_to = changed(PARTS, timers)
+    tls, token = called(control[0], calling)
     settings = Settings(
         state_dir=state_dir(given, "agent"),
         name=name,
         control_host=control[0],
         control_port=control[1],
+        control_tls=tls,
+        token=token,
         address=address,
         ports=ports,
         labels=labels,

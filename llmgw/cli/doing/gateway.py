@@ -10,6 +10,7 @@ from collections.abc import Callable
 import click
 
 from llmgw.cli.processes import log_to_stderr, state_dir
+from llmgw.cli.security import Calling, called
 from llmgw.cli.timers import changed
 from llmgw.gateway import serve
 from llmgw.gateway.link import KNOCKING, Pace
@@ -26,6 +27,7 @@ def run(
     *,
     listen: tuple[str, int],
     control: tuple[str, int],
+    calling: Calling,
     given: pathlib.Path | None,
     metrics: tuple[str, int],
     name: str,
@@ -38,12 +40,15 @@ def run(
     log_to_stderr()
     _allow_many_sockets()
     set_to = changed(PARTS, timers)
+    tls, token = called(control[0], calling)
     settings = Settings(
         state_dir=state_dir(given, "gateway"),
         host=listen[0],
         port=listen[1],
         control_host=control[0],
         control_port=control[1],
+        control_tls=tls,
+        token=token,
         metrics_host=metrics[0],
         metrics_port=metrics[1],
         name=name,

@@ -8,14 +8,20 @@ import click
 
 from llmgw.catalog.hub import Hub
 from llmgw.cli.processes import log_to_stderr, read_timers, run_until_signal, state_dir
+from llmgw.cli.security import listened
 from llmgw.control import serve as control
 from llmgw.control.settling import Pace
+from llmgw.kit.hosts import is_loopback
 
 
 def run(
     *,
     listen: tuple[str, int],
     hosts: tuple[str, ...],
+    tls_cert: pathlib.Path | None,
+    tls_key: pathlib.Path | None,
+    trusted_network: bool,
+    require_tokens: bool,
     given: pathlib.Path | None,
     cluster: str,
     heartbeat: float,
@@ -35,6 +41,8 @@ def run(
         host=listen[0],
         port=listen[1],
         hosts=hosts,
+        tls=listened(listen[0], tls_cert, tls_key, trusted=trusted_network),
+        tokens=require_tokens or not is_loopback(listen[0]),
         cluster=cluster,
         heartbeat=heartbeat,
         timers=read_timers(timers, heartbeat),
