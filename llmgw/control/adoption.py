@@ -107,17 +107,22 @@ class Adoption:
             )
 
     async def plan(
-        self, proposal: Proposal, asked: Asked | None = None, before: Mapping[str, str] | None = None
+        self,
+        proposal: Proposal,
+        asked: Asked | None = None,
+        before: Mapping[str, str] | None = None,
+        *,
+        shown: bool = True,
     ) -> Plan:
         """What adopting it would do. `before` are the files of a catalog that waits already, to tell them apart.
 
-        Raises CatalogInvalid.
+        `shown` = somebody decides by this plan, and not by one that they saw before. Raises CatalogInvalid.
         """
         base = await self._load(before) if before is not None else None
         catalog = await self._load(proposal.files)
         warnings = await self.look_into(catalog)
         plan = dataclasses.replace(self.rehearse(catalog, asked, base), warnings=warnings)
-        if not plan.suppose:
+        if shown and not plan.suppose:
             self._expecting.showed(plan)
         return plan
 

@@ -193,7 +193,9 @@ class Api:
 
     async def _plan(self, request: Request) -> Response:
         body = upload(request, PlanBody)
-        return _dump(Plan, await self._adoption.plan(body.proposal(), body.asked(), body.base))
+        return _dump(
+            Plan, await self._adoption.plan(body.proposal(), body.asked(), body.base, shown=not body.expect)
+        )
 
     async def _gc(self, _: Request) -> Response:
         return _dump(Listing, self._listing())

@@ -29,6 +29,7 @@ SHOWN = 20
 """Revisions that `history` lists where nobody says how many."""
 
 MOST_ALLOWED = 1000
+GOES_ON = "goes on"
 
 _PLAN = pydantic.TypeAdapter(Plan)
 
@@ -87,23 +88,21 @@ class Applying:
 
     async def _follow(self, request: Request) -> Response:
         """How the apply of a revision goes; of the newest where none is named."""
-        record = self._recording.current
-        number = number_of(request, "number", record.number if record is not None else 0)
-        if record is None or number != record.number:
-            record = self._store.record(number)
+        current = self._recording.current
+        number = number_of(request, "number", 0) or self._adoption.number
+        record = current if current is not None and current.number == number else self._store.record(number)
         if record is None:
             raise Failed(
                 f"cannot follow revision {number}: nothing is kept of its apply", help="llmgw history"
             )
-        goes_on = record.ended is None and record.number == self._adoption.number
-        waiting = self._recording.waiting() if goes_on else ()
-        plan = self._store.plan(number)
+        goes_on = record.ended is None and record is current
         return _json(
             {
-                "record": record.model_dump(mode="json"),
-                "plan": _PLAN.dump_python(plan, mode="json") if plan is not None else None,
-                "waiting": waiting,
-                "event": self._journal.last,
+                "number": number,
+                "began": record.began.isoformat(),
+                "ended": record.ended.isoformat() if record.ended is not None else "",
+                "result": record.result,
+                "waiting": self._recording.waiting() if goes_on else (),
             }
         )
 
@@ -124,7 +123,7 @@ class Applying:
             "plan": past.plan,
             "stands": past.number == self._adoption.number,
             "ended": record.ended.isoformat() if record is not None and record.ended is not None else "",
-            "result": (record.result or "goes on") if record is not None else "",
+            "result": (record.result or GOES_ON) if record is not None else "",
             "actions": len(record.actions) + record.dropped if record is not None else 0,
             "allowed": record.allowed if record is not None else (),
         }
