@@ -49,6 +49,7 @@ class Kept:
     pid: int = 0
     adopted: bool = False
     idle: bool | None = None
+    slow: bool = False
     deadline: float | None = None
     refused: bool = False
     swept: bool = True
@@ -64,6 +65,7 @@ class Kept:
             pid=self.pid,
             adopted=self.adopted,
             idle=self.idle,
+            slow=self.slow,
         )
 
 
@@ -168,7 +170,10 @@ class Milestone:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Waits:
-    """What a start is waiting for now, in words that change only when it does."""
+    """What a start is waiting for now, or why a ready engine is slow, in words that change only when that does.
+
+    Empty = nothing.
+    """
 
     key: ShardKey
     said: str
@@ -203,6 +208,14 @@ class Idle:
 
     key: ShardKey
     idle: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Slow:
+    """The engine lives and answers no probes (True), or answers again."""
+
+    key: ShardKey
+    slow: bool
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -252,6 +265,7 @@ Event = (
     | Swept
     | Lingers
     | Idle
+    | Slow
     | Adopted
     | Undescribed
     | Heard
@@ -348,11 +362,13 @@ def step(state: AgentState, event: Event, now: float) -> Step:  # noqa: PLR0911,
         case Swept(key=key):
             return _swept(state, key, now)
         case Waits(key=key, said=said):
-            return _noted(state, key, said, ("starting", "started"), now)
+            return _noted(state, key, said, ("starting", "started", "ready"), now)
         case Lingers(key=key, said=said):
             return _noted(state, key, said, ("stopping",), now)
         case Idle(key=key, idle=idle):
             return _counted(state, key, idle, now)
+        case Slow(key=key, slow=slow):
+            return _graded(state, key, slow, now)
         case Adopted():
             return _adopted(state, event, now)
         case Undescribed(cookies=cookies):
@@ -501,6 +517,11 @@ def _counted(state: AgentState, key: ShardKey, idle: bool, now: float) -> Step:
     return _put(state, changed), tuple(_report(kept, now) for kept in changed)
 
 
+def _graded(state: AgentState, key: ShardKey, slow: bool, now: float) -> Step:
+    changed = [dataclasses.replace(kept, slow=slow) for kept in _alive(state, key) if kept.slow is not slow]
+    return _put(state, changed), tuple(_report(kept, now) for kept in changed)
+
+
 def _noted(state: AgentState, key: ShardKey, said: str, where: tuple[State, ...], now: float) -> Step:
     kept = state.shards.get(key)
     if kept is None or kept.state not in where or kept.reason == said:
@@ -562,6 +583,7 @@ def _moved(
         deadline=deadline,
         swept=kept.swept if swept is None else swept,
         idle=kept.idle if to in ALIVE else None,
+        slow=kept.slow and to in ALIVE,
     )
 
 

@@ -52,7 +52,7 @@ class _NotYet(Exception):
 
 
 class Watcher:
-    """One shard, watched until it is cancelled. `tell` takes Milestone, Waits, Idle and Exited."""
+    """One shard, watched until it is cancelled. `tell` takes Milestone, Waits, Idle, Slow and Exited."""
 
     def __init__(
         self,
@@ -193,6 +193,7 @@ class Watcher:
 
     async def _live(self, client: httpx.AsyncClient) -> None:
         pulse, idle = Pulse(self._clock.now()), None
+        slow: bool | None = None
         while True:
             probe = await self._probe(client)
             now = self._clock.now()
@@ -200,6 +201,10 @@ class Watcher:
             if probe.load is not None and probe.load.idle != idle:
                 idle = probe.load.idle
                 self._tell(core.Idle(self._spec.key, idle))
+            self._tell(core.Waits(self._spec.key, still := pulse.slow(probe, now, self._timers.hang)))
+            if (graded := pulse.silent or bool(still)) != slow:
+                slow = graded
+                self._tell(core.Slow(self._spec.key, slow))
             if said := pulse.dead(probe, now, self._timers.hang):
                 self._tell(core.Exited(self._spec.key, said))
                 return

@@ -8,7 +8,14 @@ import dataclasses
 from typing import Literal
 
 from llmgw.engines.base import Load
+from llmgw.kit.text import count
 from llmgw.kit.units import show_seconds
+
+SLOW = 1 / 6
+"""Of the hang limit: an engine that stands still for so long is called slow, and again after as long."""
+
+LATE = 2
+"""Probes in a row that an engine may leave without an answer before it counts as silent."""
 
 REFUSALS = 3
 """In a row: one refused connection may be a full backlog."""
@@ -27,9 +34,13 @@ class Probe:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pulse:
-    """What the last probes said together. `moved_at` is when the engine was last seen to get on."""
+    """What the last probes said together. `moved_at` is when the engine was last seen to get on.
+
+    `late` and `refusals` count probes in a row: those without a good answer, and those that were refused.
+    """
 
     moved_at: float
+    late: int = 0
     refusals: int = 0
     cpu: int = 0
     progress: float | None = None
@@ -39,11 +50,27 @@ class Pulse:
         """The pulse once `probe` is taken into account."""
         return Pulse(
             moved_at=now if self._moved(probe) else self.moved_at,
+            late=self.late + 1 if probe.outcome in ("slow", "unwell") else 0,
             refusals=self.refusals + 1 if probe.outcome == "refused" else 0,
             cpu=probe.cpu,
             progress=self.progress if probe.progress is None else probe.progress,
             load=self.load if probe.load is None else probe.load,
         )
+
+    def slow(self, probe: Probe, now: float, hang: float) -> str:
+        """For how long, in steps, and how the engine stands still; empty while it gets on. `hang` in seconds."""
+        steps = int((now - self.moved_at) / (hang * SLOW))
+        if not steps:
+            return ""
+        lasting = show_seconds(steps * hang * SLOW)
+        if probe.outcome == "answered" and self.load is not None:
+            return f"slow for {lasting}: no token since then, {count(self.load.running, 'request')} in flight"
+        return f"slow for {lasting}: {probe.said or 'its port refuses connections'}"
+
+    @property
+    def silent(self) -> bool:
+        """Whether it left so many probes without a good answer that new requests had better go elsewhere."""
+        return self.late >= LATE
 
     def dead(self, probe: Probe, now: float, hang: float) -> str:
         """Why the engine is dead, after `probe`; empty while it lives. `hang` in seconds."""

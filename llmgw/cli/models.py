@@ -1,15 +1,15 @@
-"""`llmgw models`: every model of the adopted catalog, its ready count and its names."""
+"""`llmgw models`: every name clients may ask for, with its ready count and the catalog line it comes from."""
 
 import click
 
-from llmgw.cli.options import output_option, server_option
+from llmgw.cli.options import screen_options, server_option
 
 
 @click.command()
-@output_option
+@screen_options
 @server_option
-def command(output: str, server: str | None) -> None:
-    """Show every model of the adopted catalog, its ready count and its names."""
+def command(output: str, watch: bool, server: str | None) -> None:
+    """Show every model of the adopted catalog, its ready count, its names and the line it comes from."""
     from llmgw.cli.doing import models
 
-    models.run(output, server)
+    models.run(output, watch, server)

@@ -100,6 +100,23 @@ class Size(click.ParamType[int]):
             self.fail(str(error), param, ctx)
 
 
+class Sink(click.ParamType[tuple[str, pathlib.Path]]):
+    """`FORMAT:FILE`: one more place for an answer."""
+
+    name = "FORMAT:FILE"
+    formats = ("text", "json", "markdown")
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, pathlib.Path]:
+        if isinstance(value, tuple):
+            return value
+        form, colon, name = str(value).partition(":")
+        if form not in self.formats or not colon or not name:
+            self.fail(f"{value!r} is no FORMAT:FILE with {', '.join(self.formats)}", param, ctx)
+        return form, pathlib.Path(name)
+
+
 PATH = click.Path(path_type=pathlib.Path)
 
 
@@ -137,6 +154,18 @@ def output_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """`-o text|json`."""
     return click.option(
         "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True
+    )(function)
+
+
+def screen_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`-o` of what shows the fleet, and `-w`."""
+    function = click.option("-w", "--watch", is_flag=True, help="Go on showing it, until Ctrl-C.")(function)
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Choice(["text", "wide", "name", "json", "yaml"]),
+        default="text",
+        show_default=True,
     )(function)
 
 

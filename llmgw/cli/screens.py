@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from llmgw.kit.text import columns, safe
 from llmgw.kit.units import show_bytes, show_memory, show_seconds
 from llmgw.planning.gc import Listing
-from llmgw.planning.screen import ModelRow, NodeRow, ReplicaRow
+from llmgw.planning.screen import ModelRow, NodeRow, ReplicaRow, ShardRow
 
 STALLED = 5.0
 """Seconds without a byte that are worth a word."""
 
 
-def replica_lines(rows: Sequence[ReplicaRow]) -> list[str]:
-    """A row a replica; the progress of its fetch is a line under it."""
+def replica_lines(rows: Sequence[ReplicaRow], *, wide: bool = False) -> list[str]:
+    """A row a replica; the progress of its fetch is a line under it, and with `wide` each of its ranks."""
     head = ["REPLICA", "STATE", "READY", "NODE", "ENGINE", "AGE", "DETAIL"]
     table = columns([head, *(_replica(row) for row in rows)])
     lines = table[:1]
@@ -20,7 +20,22 @@ def replica_lines(rows: Sequence[ReplicaRow]) -> list[str]:
         lines.append(line)
         if row.progress is not None:
             lines.append(f"  fetching {safe(row.source)}  {progress_text(row)}")
+        if wide:
+            lines += [f"  {line}" for line in columns([_shard(row, shard) for shard in row.shards])]
     return lines
+
+
+def _shard(row: ReplicaRow, shard: ShardRow) -> list[str]:
+    """`rank 0  n0  ready  pid 4121  port 20000  GPU-5b  profile small`."""
+    return [
+        f"rank {shard.rank}",
+        safe(shard.node),
+        shard.state + (" (adopted)" if shard.adopted else ""),
+        f"pid {shard.pid}" if shard.pid else "no process",
+        f"port {shard.port}",
+        safe(", ".join(shard.gpus)) or "no GPU",
+        safe(f"profile {row.profile}, generation {row.generation[:6]}"),
+    ]
 
 
 def _replica(row: ReplicaRow) -> list[str]:
@@ -51,19 +66,30 @@ def progress_text(row: ReplicaRow) -> str:
         parts.append(f"no byte for {show_seconds(progress.idle)}")
     elif progress.rate:
         parts.append(f"{show_bytes(progress.rate)}/s")
+        if progress.total and progress.total > progress.received:
+            parts.append(f"about {show_seconds((progress.total - progress.received) / progress.rate)} left")
     return "  ".join(parts)
 
 
-def node_lines(rows: Sequence[NodeRow]) -> list[str]:
-    """A row a node; `?` is what it did not say; its warnings are lines under it."""
+def node_lines(rows: Sequence[NodeRow], *, wide: bool = False) -> list[str]:
+    """A row a node; `?` is what it did not say; its warnings are lines under it, and with `wide` what else it is."""
     head = ["NODE", "STATE", "SEEN", "GPUS", "FREE", "MEMORY FREE", "DISK FREE", "ENGINES", "SHARDS"]
     table = columns([head, *(_node(row) for row in rows)])
     lines = table[:1]
     for row, line in zip(rows, table[1:], strict=True):
         lines.append(line)
         lines += [f"  {safe(warning)}" for warning in row.warnings]
+        if row.lost_in is not None and row.shards:
+            lines.append(
+                f"  lost in {show_seconds(row.lost_in)} if it stays silent; then what runs there is rebuilt"
+            )
         if row.cordoned:
             lines.append(f"  cordoned: {safe(row.cordoned)}")
+        if row.draining:
+            lines.append(f"  draining: {safe(row.draining)}")
+        if wide:
+            cards = ", ".join(f"{number} x {name}" for name, number in row.cards) or "no cards known"
+            lines.append("  " + safe("  ".join((row.id, row.address, f"release {row.build or '?'}", cards))))
     return lines
 
 
@@ -72,7 +98,7 @@ def _node(row: NodeRow) -> list[str]:
     return [
         safe(row.name),
         state,
-        show_seconds(row.seen) if row.state != "Unheard" else "-",
+        show_seconds(row.seen) if row.seen is not None else "-",
         "?" if row.gpus is None else str(row.gpus),
         "?" if row.gpus_free is None else str(row.gpus_free),
         "?" if row.memory_free is None else show_memory(row.memory_free),
@@ -82,8 +108,8 @@ def _node(row: NodeRow) -> list[str]:
     ]
 
 
-def model_lines(rows: Sequence[ModelRow]) -> list[str]:
-    """A row a model, with the catalog line it comes from."""
+def model_lines(rows: Sequence[ModelRow], *, wide: bool = False) -> list[str]:  # noqa: ARG001 - it has no more
+    """A row a model, with the catalog line it comes from; that it is paused is a line under it."""
     head = ["MODEL", "READY", "ALIASES", "FALLBACKS", "FROM"]
     body = [
         [
@@ -95,7 +121,13 @@ def model_lines(rows: Sequence[ModelRow]) -> list[str]:
         ]
         for row in rows
     ]
-    return columns([head, *([safe(cell) for cell in cells] for cells in body)])
+    table = columns([head, *([safe(cell) for cell in cells] for cells in body)])
+    lines = table[:1]
+    for row, line in zip(rows, table[1:], strict=True):
+        lines.append(line)
+        if row.paused:
+            lines.append(f"  paused: {safe(row.paused)}")
+    return lines
 
 
 def listing_lines(listing: Listing, names: dict[str, str]) -> list[str]:

@@ -2,14 +2,16 @@
 
 import click
 
-from llmgw.cli.options import output_option, server_option
+from llmgw.cli.options import screen_options, server_option
 
 
 @click.command()
-@output_option
+@screen_options
 @server_option
-def command(output: str, server: str | None) -> None:
-    """Show which revision stands, what is held, what is outstanding, which nodes are there, and every alarm."""
+def command(output: str, watch: bool, server: str | None) -> None:
+    """Show which revision stands, what is held, what is outstanding, which nodes are there, what people
+    set by hand, and every alarm.
+    """
     from llmgw.cli.doing import status
 
-    status.run(output, server)
+    status.run(output, watch, server)

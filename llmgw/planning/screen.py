@@ -3,7 +3,9 @@
 The control plane's API sends them, the CLI prints them; both from the very look that `reconcile` takes.
 """
 
+import collections
 import dataclasses
+from collections.abc import Iterator
 
 from llmgw.fleet.replica import Replica
 from llmgw.fleet.shard import Progress
@@ -47,13 +49,17 @@ class ReplicaRow:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NodeRow:
-    """One node. Sizes in bytes, None where it did not say."""
+    """One node. Sizes in bytes, None where it did not say; `seen` is the age of its last word in seconds.
+
+    `cards` counts its GPUs by name. `cordoned` and `draining` are the reasons people gave, or quarantine's.
+    `lost_in` is how long it may stay silent before it is Lost, where it is Unreachable.
+    """
 
     id: str
     name: str
     state: str
     connected: bool
-    seen: float
+    seen: float | None
     gpus: int | None
     gpus_free: int | None
     memory_free: int | None
@@ -64,6 +70,9 @@ class NodeRow:
     address: str = ""
     build: str = ""
     warnings: tuple[str, ...] = ()
+    draining: str = ""
+    cards: tuple[tuple[str, int], ...] = ()
+    lost_in: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -80,7 +89,7 @@ class ModelRow:
 
 
 def replica_rows(view: View, unplaced: tuple[Unplaced, ...]) -> tuple[ReplicaRow, ...]:
-    """Every replica, then every wanted one that has no place or waits for its back-off."""
+    """Every replica, then every wanted one that has no place, is paused or waits for its back-off."""
     rows = [_replica_row(view, replica) for _, replica in sorted(view.replicas.items())]
     rows += [
         ReplicaRow(item.model, item.model, "Pending", 0, 1, profile=item.profile, detail=_why_not(item))
@@ -91,7 +100,16 @@ def replica_rows(view: View, unplaced: tuple[Unplaced, ...]) -> tuple[ReplicaRow
             left = trouble.until - view.now
             said = f"try {trouble.failures + 1} in {left:.0f}s; last: {trouble.reason}"
             rows.append(ReplicaRow(model, model, "Backoff", 0, 1, detail=said))
-    return tuple(rows)
+    return (*rows, *_paused(view))
+
+
+def _paused(view: View) -> Iterator[ReplicaRow]:
+    """A row for each paused model that has fewer replicas than it should."""
+    models = view.desired.catalog.models if view.desired.catalog is not None else {}
+    for name, reason in sorted(view.desired.marks.paused.items()):
+        alive = [r for r in view.of_model(name) if r.phase not in ("Failed", "Lost")]
+        if name in models and len(alive) < wanted(view, models[name]):
+            yield ReplicaRow(name, name, "Paused", 0, 1, detail=reason)
 
 
 def _why_not(item: Unplaced) -> str:
@@ -162,28 +180,35 @@ def _state(view: View, replica: Replica) -> tuple[str, str]:
     if drain is not None:
         flying = sum(gateway.in_flight.get(replica.id, 0) for gateway in view.fleet.gateways.values())
         return "Draining", f"{flying} in flight, stop in at most {max(0.0, drain.limit - view.now):.0f}s"
+    said = next((s.status.reason for s in replica.present if s.status.reason), "")
     if replica.phase == "Starting":
         waiting = [s for s in replica.present if s.state in ("held", "starting")]
-        return "Starting", f"{len(replica.present) - len(waiting)} of {len(replica.shards)} ranks started"
-    return replica.phase, replica.why
+        ranks = f"{len(replica.present) - len(waiting)} of {len(replica.shards)} ranks started"
+        return "Starting", f"{ranks}; {said}" if said else ranks
+    if replica.phase == "Ready" and any(shard.status.slow for shard in replica.present):
+        said = said or "slow: it answers no probes, new requests go elsewhere"
+    return replica.phase, replica.why or (said if replica.phase == "Ready" else "")
 
 
 def node_rows(view: View) -> tuple[NodeRow, ...]:
-    """Every node of the roster, by name; those that have not spoken yet have only their id."""
+    """Every node of the roster, by name; of those that have not spoken yet nothing else is known."""
     rows = []
     for name, standing in view.standings.items():
         node = view.fleet.nodes.get(name)
         if node is None:
-            rows.append(NodeRow(name, name, standing, False, 0.0, None, None, None, None, None, 0))
+            called = view.fleet.name(name)
+            rows.append(NodeRow(name, called, standing, False, None, None, None, None, None, None, 0))
             continue
         info, room = node.info, view.board.stock.sites[name].room
+        silence = max(0.0, view.now - node.last_seen)
+        draining = view.desired.marks.draining.get(name, "")
         rows.append(
             NodeRow(
                 id=name,
                 name=info.name,
                 state=standing,
                 connected=node.connected,
-                seen=max(0.0, view.now - node.last_seen),
+                seen=silence,
                 gpus=None if info.gpus is None else len(info.gpus),
                 gpus_free=None if info.gpus is None else len(room.free_gpus()),
                 memory_free=info.memory_free,
@@ -192,10 +217,15 @@ def node_rows(view: View) -> tuple[NodeRow, ...]:
                 if info.engines is None
                 else tuple(f"{e.name} {e.version}".strip() for e in info.engines),
                 shards=room.shards,
-                cordoned=view.board.cordoned.get(name, ""),
+                cordoned="" if draining else view.board.cordoned.get(name, ""),
                 address=info.address,
                 build=info.build,
                 warnings=info.warnings,
+                draining=draining,
+                cards=tuple(collections.Counter(gpu.name for gpu in info.gpus or ()).items()),
+                lost_in=max(0.0, view.timers.lost - silence)
+                if standing == "Unreachable" and not view.dark
+                else None,
             )
         )
     return tuple(sorted(rows, key=lambda row: row.name))

@@ -100,7 +100,7 @@ def test_up_follows_what_is_written(tmp_path: pathlib.Path) -> None:
         before = stage.engines()
         stage.model("alpha", aliases=["first"])
         wait_for(lambda: says("revision 2  adopted"), "the edit is adopted", within=10.0)
-        assert stage.json("models")[0]["aliases"] == ["first"]
+        assert stage.json("models")["items"][0]["aliases"] == ["first"]
         stage.model("alpha", profiles=["none"])
         wait_for(lambda: says("E301 no profile is called `none`"), "the broken one is held", within=10.0)
         assert stage.json("status")["revision"] == 2

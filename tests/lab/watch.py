@@ -9,7 +9,6 @@ file, in this process over the real watch, followed by files and by commits: non
 import argparse
 import asyncio
 import dataclasses
-import json
 import logging
 import pathlib
 import shutil
@@ -273,8 +272,7 @@ def status(told: Story) -> Any:
 
 def events(told: Story, after: int = 0) -> list[dict[str, Any]]:
     """The journal since `after`."""
-    lines = told.stage.cli("events", "-o", "json").stdout.splitlines()
-    return [entry for entry in map(json.loads, lines) if entry["number"] > after]
+    return [entry for entry in told.stage.json("events")["items"] if entry["number"] > after]
 
 
 def answers(told: Story) -> bool:
@@ -289,4 +287,4 @@ def wanted(told: Story, model: str) -> int:
 
 def aliases(told: Story, model: str) -> list[str]:
     """The aliases of a model, as the control plane routes it."""
-    return next((row["aliases"] for row in told.stage.json("models") if row["model"] == model), [])
+    return next((row["aliases"] for row in told.stage.json("models")["items"] if row["model"] == model), [])

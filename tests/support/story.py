@@ -29,7 +29,7 @@ class Story:
 
     def ready(self, model: str) -> list[dict[str, Any]]:
         """The Ready replicas of a model, as `llmgw replicas` tells."""
-        rows = self.stage.json("replicas")
+        rows = self.stage.json("replicas")["items"]
         return [row for row in rows if row["model"] == model and row["state"] == "Ready"]
 
     def pids(self, model: str = "") -> dict[int, int]:
@@ -51,7 +51,10 @@ class Story:
     def adopted_on(self, node: str) -> int:
         """How many shards of a node run adopted, once all of its Ready ones do."""
         shards = [
-            shard for row in self.stage.json("replicas") for shard in row["shards"] if shard["node"] == node
+            shard
+            for row in self.stage.json("replicas")["items"]
+            for shard in row["shards"]
+            if shard["node"] == node
         ]
         return len(shards) if all(shard["adopted"] and shard["state"] == "ready" for shard in shards) else 0
 

@@ -1,10 +1,18 @@
-"""The work of `llmgw models`: the rows that the control plane answers, as a table or as they are."""
+"""The work of `llmgw models`: the rows that the control plane answers."""
 
 from llmgw.cli.doing.rows import show
 from llmgw.cli.screens import model_lines
 from llmgw.planning.screen import ModelRow
 
 
-def run(output: str, server: str | None) -> None:
+def run(output: str, watch: bool, server: str | None) -> None:
     """Print a row each."""
-    show("/v1/models", tuple[ModelRow, ...], model_lines, output, server)
+    show(
+        "models",
+        tuple[ModelRow, ...],
+        model_lines,
+        lambda row: str(row.model),
+        output=output,
+        watch=watch,
+        server=server,
+    )

@@ -8,7 +8,7 @@ from llmgw.cli.acts import act, body, do
 from llmgw.cli.asking import agree
 from llmgw.cli.client import Client
 from llmgw.cli.exits import Exit
-from llmgw.cli.following import transitions
+from llmgw.cli.telling import transitions
 from llmgw.kit.clock import SystemClock
 from llmgw.kit.text import count, safe
 from llmgw.planning.plan import Plan

@@ -1,10 +1,18 @@
-"""The work of `llmgw nodes`: the rows that the control plane answers, as a table or as they are."""
+"""The work of `llmgw nodes`: the rows that the control plane answers."""
 
 from llmgw.cli.doing.rows import show
 from llmgw.cli.screens import node_lines
 from llmgw.planning.screen import NodeRow
 
 
-def run(output: str, server: str | None) -> None:
+def run(output: str, watch: bool, server: str | None) -> None:
     """Print a row each."""
-    show("/v1/nodes", tuple[NodeRow, ...], node_lines, output, server)
+    show(
+        "nodes",
+        tuple[NodeRow, ...],
+        node_lines,
+        lambda row: str(row.name),
+        output=output,
+        watch=watch,
+        server=server,
+    )

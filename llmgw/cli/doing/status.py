@@ -1,39 +1,69 @@
 """The work of `llmgw status`: one answer of the control plane, as a screen."""
 
 import collections
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import click
-
 from llmgw.cli.client import Client
+from llmgw.cli.documents import document
+from llmgw.cli.doing.hold import held_line
+from llmgw.cli.watching import show
 from llmgw.kit.text import count, safe
 from llmgw.kit.units import show_seconds
 
 
-def run(output: str, server: str | None) -> None:
+def run(output: str, watch: bool, server: str | None) -> None:
     """Print the status."""
-    status = Client(server).get("/v1/status")
-    if output == "json":
-        click.echo(json.dumps(status, indent=2))
-        return
+    client = Client(server)
+
+    def look() -> str:
+        status, marks = client.get("/v1/status"), client.get("/v1/marks")
+        if output in ("json", "yaml"):
+            return document("status", {**status, "marks": marks}, output, line=watch and output == "json")
+        if output == "name":
+            return safe(status["cluster"])
+        return "\n".join(status_lines(status, marks, wide=output == "wide"))
+
+    show(look, watch=watch, text=output in ("text", "wide"))
+
+
+def status_lines(
+    status: Mapping[str, Any], marks: Sequence[Mapping[str, Any]], *, wide: bool = False
+) -> list[str]:
+    """The one screen: what stands, what is wrong, what is waited for."""
     stands = f"revision {status['revision']}" if status["revision"] else "no revision yet: llmgw apply"
     commit = f" ({status['commit']})" if status["commit"] else ""
-    click.echo(f"{safe(status['cluster'])}  {stands}{safe(commit)}  epoch {status['epoch']}")
-    for line in followed_lines(status["followed"]):
-        click.echo(f"  {safe(line)}")
-    for alarm in [*status["alarms"], *([status["fenced"]] if status["fenced"] else [])]:
-        click.echo(f"  ALARM {safe(alarm)}")
+    by = f", by {status['who']} at {status['adopted'][:19]}Z" if status["revision"] else ""
+    lines = [f"{status['cluster']}  {stands}{commit}{by}  epoch {status['epoch']}"]
+    lines += [f"  {line}" for line in followed_lines(status["followed"])]
+    if status.get("on_hold"):
+        lines.append(f"  {held_line(status['on_hold'])}")
+    lines += [
+        f"  ALARM {alarm}" for alarm in (*status["alarms"], *([status["fenced"]] if status["fenced"] else []))
+    ]
     nodes = collections.Counter(status["nodes"].values())
     ready = sum(model["ready"] >= model["wanted"] for model in status["models"].values())
-    click.echo(f"  models {ready}/{len(status['models'])} as wanted   nodes {_counted(nodes)}")
-    for line in status["outstanding"]:
-        click.echo(f"  waiting  {safe(line)}")
-    for model in status["unplaced"]:
-        click.echo(f"  unplaced {safe(model)}: see `llmgw replicas`")
+    gateways = count(len(status["gateways"]), "gateway")
+    lines.append(f"  models {ready}/{len(status['models'])} as wanted   nodes {_counted(nodes)}   {gateways}")
+    lines += [f"  {line}" for line in map(mark_line, marks)]
+    lines += [f"  waiting  {line}" for line in status["outstanding"]]
+    lines += [f"  unplaced {model}: see `llmgw why {model}`" for model in status["unplaced"]]
     if not status["outstanding"] and status["revision"]:
-        click.echo("  the fleet is what the catalog asks for")
+        lines.append("  the fleet is what the catalog asks for")
+    if wide:
+        lines.append(
+            f"  control plane of release {status['build']}; gateways: {', '.join(status['gateways'])}"
+        )
+    return [safe(line).rstrip() for line in lines]
+
+
+def mark_line(mark: Mapping[str, Any]) -> str:
+    """`paused phi-4 by dana for 2h, until …: driver upgrade`."""
+    word = str(mark["kind"]).replace("_", " ")
+    by = f" by {mark['who']}" if mark["who"] else ""
+    until = f", until {mark['until'][:16]}Z" if mark["until"] else ""
+    reason = f": {mark['reason']}" if mark["reason"] else ""
+    return f"{word} {mark['name']}{by} for {show_seconds(mark['age'])}{until}{reason}"
 
 
 def _counted(nodes: dict[str, int]) -> str:
