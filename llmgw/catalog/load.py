@@ -194,13 +194,13 @@ def _look(entry: os.DirEntry[str], root: pathlib.Path) -> bytes | str | None:
             return None
         if is_link and not pathlib.Path(entry.path).resolve().is_relative_to(root.resolve()):
             return "this link leads out of the catalog"
-        return _bytes(entry.path) if entry.name.isprintable() else "this file name cannot be printed"
+        return file_bytes(entry.path) if entry.name.isprintable() else "this file name cannot be printed"
     except OSError as error:
         return f"cannot read this file: {error.strerror}"
 
 
-def _bytes(path: str) -> bytes | str:
-    """What is in a file, at most a byte more than is allowed."""
+def file_bytes(path: str) -> bytes | str:
+    """What is in a file, at most a byte more than is allowed; why it is none that is read. Raises OSError."""
     if not stat.S_ISREG(os.stat(path).st_mode):
         return "this is no regular file"
     # It may have become a pipe since: opening that must not wait for a writer.

@@ -9,15 +9,15 @@ import datetime
 import hashlib
 import os
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from llmgw.catalog.diagnostics import concise
-from llmgw.catalog.load import snapshot
+from llmgw.catalog.load import MAX_FILES, MAX_TOTAL, file_bytes, snapshot
 from llmgw.errors import Failed
 from llmgw.kit.clock import Clock
 
-BELIEVED = datetime.timedelta(seconds=2)
-"""How long unchanged stamps are taken for unchanged bytes: for a tree to settle, no longer."""
+BELIEVED = datetime.timedelta(seconds=8)
+"""How long unchanged stamps are taken for unchanged bytes, from one reading of everything to the next."""
 
 
 class Unreadable(Failed):
@@ -28,7 +28,7 @@ class Unreadable(Failed):
 class Tree:
     """What one look found. `mark` is of its bytes; `locked` says who is at work on them, or nothing.
 
-    `commit`, `who` and `message` are those of the commit; `dirty` are files that no commit has.
+    `commit`, `who` and `message` are those of the commit, `parents` the commits before it.
     """
 
     mark: str
@@ -36,7 +36,7 @@ class Tree:
     commit: str = ""
     who: str = ""
     message: str = ""
-    dirty: tuple[str, ...] = ()
+    parents: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -64,12 +64,16 @@ Stamps = Mapping[str, tuple[int, int, int, int]]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Reading:
-    """One reading of everything. `stamps` were taken first; None where they would not tell."""
+    """What the files held, each with its own mark. `stamps` were taken first, and are only those that tell.
 
-    mark: str
+    `whole` is when everything was read last.
+    """
+
     files: Mapping[str, bytes]
-    stamps: Stamps | None
-    at: datetime.datetime
+    marks: Mapping[str, bytes]
+    stamps: Stamps
+    whole: datetime.datetime
+    mark: str
 
 
 class Directory:
@@ -77,6 +81,7 @@ class Directory:
 
     def __init__(self, path: pathlib.Path, clock: Clock) -> None:
         self._path, self._clock = path, clock
+        self._prefix = f"{path.as_posix().rstrip('/')}/"
         self._last: _Reading | None = None
 
     @property
@@ -85,21 +90,42 @@ class Directory:
 
     def look(self) -> Tree:
         """Everything that stands there now. Raises Unreadable."""
-        now, stamps = self._clock.wall(), stamped(self._path)
-        last = self._last
-        if last is None or last.stamps is None or last.stamps != stamps or not _recent(last.at, now):
-            last = self._last = self._read(now, stamps)
+        now, stamps = self._clock.wall(), stamped(self._path, self._prefix)
+        last = self._last = self._partly(now, stamps) or self._wholly(now, stamps or {})
         lock = index_lock(self._path)
         return Tree(last.mark, f"git is at work: {lock}" if lock else "")
 
-    def _read(self, now: datetime.datetime, stamps: Stamps | None) -> _Reading:
-        files, problems = snapshot(self._path, prefix=f"{self._path.as_posix().rstrip('/')}/")
+    def _partly(self, now: datetime.datetime, stamps: Stamps | None) -> _Reading | None:
+        """What was read before, where the stamps say that it is still so, with the rest; None where all must be read."""
+        last = self._last
+        if last is None or stamps is None or now - last.whole >= BELIEVED:
+            return None
+        old = {name for name, stamp in stamps.items() if last.stamps.get(name) == stamp}
+        if len(old) == len(stamps) == len(last.files):
+            return last
+        new = _read([name for name in stamps if name not in old])
+        if new is None:
+            return None
+        files = {name: new[name] if name in new else last.files[name] for name in sorted(stamps)}
+        if len(files) > MAX_FILES or sum(map(len, files.values())) > MAX_TOTAL:
+            return None
+        marks = {name: _mark(name, new[name]) if name in new else last.marks[name] for name in files}
+        telling = {name: stamp for name, stamp in stamps.items() if name in old or _tells(stamp[3], now)}
+        return _Reading(files, marks, telling, last.whole, _together(marks))
+
+    def _wholly(self, now: datetime.datetime, stamps: Stamps) -> _Reading:
+        files, problems = snapshot(self._path, prefix=self._prefix)
         if problems:
             raise Unreadable(
                 f"cannot read the catalog: {concise(problems[0])}", help="nothing was changed by it"
             )
-        telling = stamps is not None and all(_tells(stamp[3], now) for stamp in stamps.values())
-        return _Reading(digest(files), files, stamps if telling else None, now)
+        marks = {name: _mark(name, data) for name, data in files.items()}
+        telling = {name: stamp for name, stamp in stamps.items() if _tells(stamp[3], now)}
+        return _Reading(files, marks, telling, now, _together(marks))
+
+    def dirty(self) -> tuple[str, ...]:
+        """Nothing: every file is followed as it stands."""
+        return ()
 
     def read(self, tree: Tree) -> Mapping[str, bytes]:
         """The files of the tree of the last look."""
@@ -112,25 +138,25 @@ class Directory:
         return frozenset(spot for spot in (spot_at(self._path), *map(_swap, _links(self._path))) if spot)
 
 
-def stamped(root: pathlib.Path) -> Stamps | None:
-    """The stamps of the YAML files below `root`; None where anything is neither a file nor a directory."""
+def stamped(root: pathlib.Path, prefix: str = "") -> Stamps | None:
+    """The stamps of the YAML files below `root`, by names that begin with `prefix`; None where anything is neither a file nor a directory."""
     found: dict[str, tuple[int, int, int, int]] = {}
-    waiting = [(str(root), "")]
+    waiting = [(str(root), prefix)]
     try:
         while waiting:
-            directory, prefix = waiting.pop()
+            directory, within = waiting.pop()
             with os.scandir(directory) as entries:
                 for entry in entries:
                     if entry.name.startswith("."):
                         continue
                     if entry.is_dir(follow_symlinks=False):
-                        waiting.append((entry.path, f"{prefix}{entry.name}/"))
+                        waiting.append((entry.path, f"{within}{entry.name}/"))
                     elif not entry.is_file(follow_symlinks=False):
                         return None
                     elif entry.name.lower().endswith((".yaml", ".yml")):
                         seen = entry.stat(follow_symlinks=False)
                         stamp = (seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns)
-                        found[prefix + entry.name] = stamp
+                        found[within + entry.name] = stamp
     except OSError:
         return None
     return found
@@ -145,18 +171,27 @@ def _tells(changed: int, now: datetime.datetime) -> bool:
     return now.timestamp() - changed / 1e9 > tick
 
 
-def _recent(at: datetime.datetime, now: datetime.datetime) -> bool:
-    """Whether stamps may stand for a reading: the slow timer always reads."""
-    return now - at < BELIEVED
+def _read(names: Iterable[str]) -> dict[str, bytes] | None:
+    """The bytes of these files; None where one of them is none that can be read."""
+    found: dict[str, bytes] = {}
+    try:
+        for name in names:
+            data = file_bytes(name)
+            if isinstance(data, str) or not name.isprintable():
+                return None
+            found[name] = data
+    except OSError:
+        return None
+    return found
 
 
-def digest(files: Mapping[str, bytes]) -> str:
-    """The mark of these files: names and bytes."""
-    whole = hashlib.sha256()
-    for name, data in sorted(files.items()):
-        whole.update(f"{len(name)} {len(data)} {name}\n".encode())
-        whole.update(data)
-    return whole.hexdigest()
+def _mark(name: str, data: bytes) -> bytes:
+    return hashlib.sha256(f"{len(name)} {name}\n".encode() + data).digest()
+
+
+def _together(marks: Mapping[str, bytes]) -> str:
+    """The mark of all files, which are in the order of their names."""
+    return hashlib.sha256(b"".join(marks.values())).hexdigest()
 
 
 def spot_at(path: pathlib.Path, names: frozenset[str] = frozenset()) -> Spot | None:

@@ -49,6 +49,10 @@ class Source(Protocol):
         """Where to listen for changes."""
         ...
 
+    def dirty(self) -> tuple[str, ...]:
+        """Files that stand otherwise than they are followed. Raises Unreadable."""
+        ...
+
 
 class Watch:
     """Follows one catalog. What was judged is on disk before anything is said about it."""
@@ -71,6 +75,7 @@ class Watch:
         self._cache = Cache()
         self._followed = store.followed()
         self._tree: Tree | None = None
+        self._dirty: tuple[str, ...] = ()
         self._settling = Settling()
         self._news = asyncio.Event()
 
@@ -109,6 +114,14 @@ class Watch:
 
         Raises OSError or Failed where the disk refuses.
         """
+        next_look = await self._look()
+        try:
+            self._dirty = await asyncio.to_thread(self._source.dirty)
+        except Unreadable:
+            self._dirty = ()
+        return next_look
+
+    async def _look(self) -> float:
         now = self._clock.now()
         seen = await self._see()
         self._tree = seen if isinstance(seen, Tree) else None
@@ -116,7 +129,7 @@ class Watch:
         self._settling = self._settling.saw(mark, now)
         if isinstance(seen, Tree) and holding.judged(self._followed, mark, self._rules, self._stands):
             self._keep(dataclasses.replace(self._current(), commit=seen.commit, blind=None))
-        elif not self._settling.settled(now, self._pace, locked=locked):
+        elif not self._follows(seen) and not self._settling.settled(now, self._pace, locked=locked):
             return min(self._settling.look_at(now, self._pace), now + self._pace.rescan)
         elif isinstance(seen, Tree) and self._held() is None:
             await self._judge(seen)
@@ -125,6 +138,10 @@ class Watch:
         else:
             self._blinded(seen)
         return self._clock.now() + self._pace.rescan
+
+    def _follows(self, seen: Tree | Unreadable) -> bool:
+        """Whether it is a commit on top of the one judged last: nobody writes at it any more."""
+        return isinstance(seen, Tree) and bool(seen.commit) and self._followed.commit in seen.parents
 
     async def _see(self) -> Tree | Unreadable:
         try:
@@ -150,7 +167,7 @@ class Watch:
             "hold": aged(followed.hold),
             "blind": aged(followed.blind),
             "busy": tree.locked if tree is not None else "",
-            "dirty": list(tree.dirty) if tree is not None else [],
+            "dirty": list(self._dirty) if tree is not None else [],
         }
 
     @property

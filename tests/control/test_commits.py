@@ -43,7 +43,7 @@ def test_what_is_not_committed_is_named_and_not_read(repository: Repository) -> 
     (repository.catalog / "b.yml").unlink()
     after = source.look()
     assert (after.mark, source.read(after)) == (before.mark, source.read(before))
-    assert sorted(after.dirty) == ["catalog/b.yml", "catalog/models/a.yaml", "catalog/new.yaml"]
+    assert sorted(source.dirty()) == ["catalog/b.yml", "catalog/models/a.yaml", "catalog/new.yaml"]
 
 
 def test_reading_leaves_the_repository_as_it_is(repository: Repository) -> None:
@@ -68,9 +68,9 @@ def test_an_unchanged_tree_keeps_its_mark(repository: Repository) -> None:
     again = source.look()
     assert (again.mark, again.commit) == (first.mark, commit)
     repository.commit({"b.yml": "b: 2\n"})
-    kept = dict(source._blobs)
+    kept = dict(source._last.blobs)
     assert read(source)["catalog/b.yml"] == b"b: 2\n"
-    assert len(set(source._blobs) - set(kept)) == 1
+    assert len(set(source._last.blobs) - set(kept)) == 1
 
 
 def test_another_branch_can_be_followed(repository: Repository) -> None:
@@ -105,7 +105,7 @@ def test_a_deleted_work_tree_is_no_deleted_catalog(repository: Repository) -> No
         path.rmdir() if path.is_dir() else path.unlink()
     repository.catalog.rmdir()
     assert read(source) == before
-    assert len(source.look().dirty) == 2
+    assert len(source.dirty()) == 2
 
 
 def test_a_broken_repository_is_said_in_gits_words(repository: Repository) -> None:
@@ -117,7 +117,7 @@ def test_a_broken_repository_is_said_in_gits_words(repository: Repository) -> No
         read(source)
     head = repository.root / ".git" / "HEAD"
     head.write_text("nonsense\n")
-    with pytest.raises(Unreadable, match="git rev-parse: fatal"):
+    with pytest.raises(Unreadable, match="git cat-file: fatal"):
         source.look()
     (repository.root / ".git").rename(repository.root / "away")
     with pytest.raises(Unreadable, match="no git work tree"):

@@ -48,19 +48,67 @@ def test_a_settling_tree_is_read_once(root: pathlib.Path, monkeypatch: pytest.Mo
     clock.at += 0.75
     assert source.look() == first
     assert len(seen) == 1
-    clock.at += 5
+    clock.at += 8
     assert source.look() == first
     assert len(seen) == 2
 
 
+def singles(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Every reading of one file by itself from now on."""
+    seen: list[str] = []
+    one = trees.file_bytes
+
+    def counted(name: str) -> bytes | str:
+        seen.append(pathlib.Path(name).name)
+        return one(name)
+
+    monkeypatch.setattr(trees, "file_bytes", counted)
+    return seen
+
+
 def test_what_was_just_written_is_read_again(root: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Within one tick of its clock a file can change and keep its stamp: then stamps prove nothing."""
-    clock, seen = Later(), readings(monkeypatch)
+    clock, seen = Later(), singles(monkeypatch)
     clock.at -= 61
     source = Directory(root, clock)
     source.look()
     source.look()
-    assert len(seen) == 2
+    assert seen == ["qwen.yaml", "small.yaml"]
+
+
+def test_an_edit_costs_the_file_that_was_edited(root: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Changed, added, removed: only what has another stamp is read, and the mark is that of everything."""
+    write(root, files("qwen", "phi"))
+    clock, whole, single = Later(), readings(monkeypatch), singles(monkeypatch)
+    source = Directory(root, clock)
+    source.look()
+    for texts, read in (
+        (files("qwen", "phi", replicas=2), ["phi.yaml", "qwen.yaml"]),
+        ({**files("qwen", "phi", replicas=2), "a.yaml": "# new\n"}, ["a.yaml"]),
+        (files("qwen", replicas=2), []),
+    ):
+        single.clear()
+        for name, text in texts.items():
+            if not (root / name).exists() or (root / name).read_text() != text:
+                (root / name).write_text(text)
+        for path in [path for path in root.iterdir() if path.name not in texts]:
+            path.unlink()
+        tree = source.look()
+        assert (sorted(single), len(whole)) == (read, 1)
+        assert source.read(tree) == {f"{root}/{name}": text.encode() for name, text in sorted(texts.items())}
+        assert tree == Directory(root, SystemClock()).look()
+        whole.pop()
+
+
+def test_what_cannot_be_read_by_itself_is_for_the_whole_to_say(
+    root: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name that cannot be printed is refused as it is at the first look."""
+    source = Directory(root, Later())
+    source.look()
+    (root / "a\x07.yaml").touch()
+    with pytest.raises(trees.Unreadable, match="this file name cannot be printed"):
+        source.look()
 
 
 @pytest.mark.parametrize("change", ["in place", "renamed over", "removed", "added", "touched back"])

@@ -292,6 +292,23 @@ def test_commits_not_files_are_followed(tmp_path: pathlib.Path) -> None:
     assert (followed.models, followed.watch.report()["tree"]) == (["phi", "pi"], removal)
 
 
+def test_a_commit_on_top_of_the_last_is_taken_at_once(tmp_path: pathlib.Path) -> None:
+    """Nobody writes at it any more. One that goes back, or aside, may be a step of something longer: it settles."""
+    repository = Repository(tmp_path / "fleet")
+    first = repository.commit(files("qwen"))
+    followed = Followed(tmp_path / "state", Commits(repository.catalog), Rules("commits", "auto"))
+    followed.settles()
+    repository.commit(files("qwen", replicas=2))
+    asyncio.run(followed.watch.look())
+    assert followed.bound() == 2
+    repository.git("reset", "--quiet", "--soft", first)
+    asyncio.run(followed.watch.look())
+    assert followed.watch.report()["dirty"] == ["catalog/qwen.yaml"], "it was seen"
+    repository.commit(message="the same again, squashed")
+    followed.settles()
+    assert (followed.bound(), followed.number) == (2, 2)
+
+
 def test_a_ref_that_is_gone_changes_nothing(tmp_path: pathlib.Path) -> None:
     """A deleted branch is held as unknown; when it is back, so is everything."""
     repository = Repository(tmp_path / "fleet")
