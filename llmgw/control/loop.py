@@ -54,6 +54,7 @@ class Loop:
         self.desired, self.fleet, self.ledger, self.timers = desired, fleet, ledger, timers
         self.unplaced: tuple[Unplaced, ...] = ()
         self.alarms: tuple[str, ...] = ()
+        self._alarmed: dict[str, str] = {}
         self.fenced = ""
         self.expire: Callable[[float], float | None] = lambda _: None
         """Called before each pass: ends what people set until now, returns when the next of it ends."""
@@ -123,19 +124,26 @@ class Loop:
         now = self._clock.now()
         ends = self.expire(now)
         done = settle(self.desired, self.fleet, self.ledger, now, self._chance, self.timers, self._board)
-        for alarm in done.alarms:
-            if alarm not in self.alarms:
-                self._journal.note("alarm", "fleet", alarm)
-                log.warning("%s", alarm)
+        self._raise_alarms(done.alarms)
         changed = done.ledger.routes.version != self.ledger.routes.version
         self.fleet, self.ledger = done.fleet, done.ledger
-        self.unplaced, self.alarms = done.unplaced, done.alarms
+        self.unplaced = done.unplaced
         self._wake_at = min((at for at in (done.wake_at, ends) if at is not None), default=None)
         if changed:
             self._publish(self.ledger.routes)
         for action in done.actions:
             self._journal.note("action", *_in_words(action, self.fleet))
             self._dispatch(action)
+
+    def _raise_alarms(self, said: tuple[str, ...]) -> None:
+        """Journal those that are new, and remember since when each stands."""
+        before, self._alarmed = self._alarmed, {}
+        for alarm in said:
+            if alarm not in before:
+                self._journal.note("alarm", "fleet", alarm)
+                log.warning("%s", alarm)
+            self._alarmed[alarm] = before.get(alarm) or f"{self._clock.wall():%Y-%m-%d %H:%M:%S} UTC"
+        self.alarms = tuple(f"{alarm} (since {at})" for alarm, at in self._alarmed.items())
 
     def _matters(self, event: events.Event, now: float) -> bool:
         match event:
@@ -154,7 +162,8 @@ class Loop:
     def _moves(self, status: ShardStatus) -> bool:
         """Whether a report is more than the engine's counters."""
         shard = self.fleet.shards.get(status.key)
-        return shard is not None and (shard.state != status.state or not shard.confirmed)
+        known = (status.state, status.slow)
+        return shard is not None and ((shard.state, shard.status.slow) != known or not shard.confirmed)
 
     def _notice_stall(self) -> None:
         now = self._clock.now()

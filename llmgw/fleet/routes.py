@@ -5,13 +5,17 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One routable replica: rank 0's address. Draining endpoints finish what they have and get no more."""
+    """One routable replica: rank 0's address. Draining endpoints finish what they have and get no more.
+
+    A slow one gets what no other replica of its model can take.
+    """
 
     replica: str
     model: str
     address: str
     port: int
     draining: bool = False
+    slow: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

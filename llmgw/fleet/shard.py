@@ -79,6 +79,7 @@ class ShardStatus:
 
     `reason` says why (of `failed`: the exit and the engine's last line). `adopted` = found alive by a
     restarted agent. `idle` is the engine's own word that nothing runs or waits; None is "not known".
+    `slow` = it lives and answers no probes: new requests go elsewhere where they can, nothing restarts.
     """
 
     replica: str
@@ -89,6 +90,7 @@ class ShardStatus:
     pid: int = 0
     adopted: bool = False
     idle: bool | None = None
+    slow: bool = False
 
     @property
     def key(self) -> ShardKey:

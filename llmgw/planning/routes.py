@@ -53,4 +53,5 @@ def _endpoints(view: View, drains: Mapping[str, Draining]) -> tuple[Endpoint, ..
 
 def _endpoint(replica: Replica, draining: bool) -> Endpoint:
     spec = replica.spec.peers[0]
-    return Endpoint(replica.id, replica.model, spec.address, spec.port, draining)
+    slow = any(shard.status.slow for shard in replica.present)
+    return Endpoint(replica.id, replica.model, spec.address, spec.port, draining, slow)

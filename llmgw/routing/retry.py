@@ -128,6 +128,8 @@ def _pick(
                 if (level.model, endpoint.replica) not in journey.tried
                 and aside.get(endpoint.replica, now) <= now
             )
+        if level.slow:
+            open_ = tuple(endpoint for endpoint in open_ if not endpoint.slow) or open_
         if open_:
             return choose(open_, in_flight, chance)
     return None

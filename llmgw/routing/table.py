@@ -12,10 +12,11 @@ from llmgw.fleet.routes import Endpoint, RoutedModel, Routes
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Level:
-    """One model of a chain and its Ready endpoints; Draining ones are not in here."""
+    """One model of a chain and its Ready endpoints; Draining ones are not in here. `slow` = some are."""
 
     model: str
     endpoints: tuple[Endpoint, ...]
+    slow: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ def build(routes: Routes) -> RoutingTable:
     """The table of a snapshot. A fallback that is not in it is left out, and a ring ends where it closes."""
     models = {model.name: model for model in routes.models}
     ready = {e.replica: e for e in routes.endpoints if not e.draining and e.model in models}
-    levels = {name: Level(name, tuple(e for e in ready.values() if e.model == name)) for name in models}
+    levels = {name: _level(name, tuple(e for e in ready.values() if e.model == name)) for name in models}
     by_name: dict[str, Route] = {}
     for model in routes.models:
         route = Route(model.name, model.retry_after, tuple(levels[name] for name in _chain(model, models)))
@@ -63,6 +64,10 @@ def build(routes: Routes) -> RoutingTable:
     for alias, name in _aliases(routes.models):
         by_name.setdefault(alias, by_name[name])
     return RoutingTable(routes.version, by_name, tuple(by_name), frozenset(models), ready)
+
+
+def _level(model: str, endpoints: tuple[Endpoint, ...]) -> Level:
+    return Level(model, endpoints, any(endpoint.slow for endpoint in endpoints))
 
 
 def _aliases(models: Iterable[RoutedModel]) -> Iterator[tuple[str, str]]:

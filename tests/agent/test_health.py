@@ -259,6 +259,41 @@ def test_a_frozen_engine_is_dead_and_its_tree_ends(tmp_path: pathlib.Path, with_
         house.clean()
 
 
+def test_a_slow_engine_says_so_and_nothing_restarts(house: House) -> None:
+    """Probes without an answer, twice in a row: it is slow until it answers again, by the same process."""
+
+    async def story() -> None:
+        patient = dataclasses.replace(FREEZING.health, hang=60.0)
+        async with house.agent(timers=dataclasses.replace(FREEZING, health=patient)) as agent:
+            shard = house.spec()
+            pid = await ready(house, agent, shard)
+            os.kill(pid, signal.SIGSTOP)
+            await until(lambda: house.last(shard.key).slow, "slow")
+            os.kill(pid, signal.SIGCONT)
+            await until(lambda: not house.last(shard.key).slow, "well again")
+            assert (house.last(shard.key).state, house.last(shard.key).pid, alive(pid)) == (
+                "ready",
+                pid,
+                True,
+            )
+            assert house.states(shard.key)[-1] == "ready"
+            await gone(agent, shard)
+
+    try:
+        asyncio.run(story())
+    finally:
+        house.clean()
+
+
+def test_one_late_answer_is_not_slow() -> None:
+    """Two in a row are; one good answer ends it; a page that says it is unwell counts like silence."""
+    pulse, seen = Pulse(T0), []
+    for outcome in ("slow", "answered", "slow", "unwell", "slow", "answered"):
+        pulse = pulse.after(Probe(outcome), T0)  # type: ignore[arg-type]
+        seen.append(pulse.silent)
+    assert seen == [False, False, False, True, True, False]
+
+
 def test_odd_counters_are_no_counters(house: House) -> None:
     """What calls itself gzip and is not, numbers without an end, brackets without an end: it stays ready."""
 

@@ -242,6 +242,10 @@ def test_counters_matter_only_to_a_drain(tmp_path: pathlib.Path) -> None:
     idle = events.Reported("n0", (ShardStatus(*key, "ready", idle=True),))
     plane.hears(idle)
     assert not plane.loop._news.is_set()
+    plane.hears(events.Reported("n0", (ShardStatus(*key, "ready", idle=True, slow=True),)))
+    assert plane.loop._news.is_set(), "gateways have to know what is slow"
+    plane.hears(idle)
+    plane.loop._news.clear()
     plane.call("POST", "/v1/apply", {"files": files("other")})
     plane.loop.decide()
     assert plane.loop.ledger.drains

@@ -463,3 +463,15 @@ def test_a_node_that_lost_the_failure_is_avoided_while_another_fits() -> None:
     (assign, *_) = story.after(10).runs()
     assert isinstance(assign, Assign)
     assert assign.spec.node != node
+
+
+def test_a_slow_replica_is_told_to_gateways_and_nothing_else_happens() -> None:
+    """Slow is a grade of its own: the table says it, no action follows, and it is taken back the same way."""
+    story = served(2)
+    (one, other) = sorted(story.ready())
+    for slow in (True, False):
+        before = story.ledger.routes.version
+        story.says((one, 0), "ready", slow=slow)
+        assert story.decides() == ()
+        assert {end.replica: end.slow for end in story.ledger.routes.endpoints} == {one: slow, other: False}
+        assert story.ledger.routes.version == before + 1

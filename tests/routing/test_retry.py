@@ -54,6 +54,20 @@ def walk(
         journey = after_death(found.journey) if deaths else found.journey
 
 
+def test_a_slow_replica_gets_what_no_other_can_take() -> None:
+    """While another of the model is well it gets nothing new; alone it is asked, before any fallback."""
+    ends = tuple(Endpoint(f"a/{n}", "a", "127.0.0.1", n + 1, slow=n > 0) for n in range(3))
+    models = (RoutedModel("a", fallbacks=("b",)), RoutedModel("b"))
+    routes = build(Routes(1, models=models, endpoints=(*ends, Endpoint("b/0", "b", "127.0.0.1", 9))))
+    first = [
+        advance(set_out("a", Policy(), T0), routes, {"a/0": 99}, {}, Policy(), seeded(n), T0)
+        for n in range(50)
+    ]
+    assert {found.endpoint.replica for found in first if isinstance(found, Attempt)} == {"a/0"}
+    went, _ = walk(routes, Policy(attempts=9, deaths=9))
+    assert (went[0], set(went[1:3]), went[3:]) == ("a/0", {"a/1", "a/2"}, ["b/0"])
+
+
 def test_the_less_busy_of_two_is_chosen() -> None:
     """With two endpoints both are looked at, so the busy one is never taken."""
     ends = table(a=2).routes["a"].levels[0].endpoints
