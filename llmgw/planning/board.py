@@ -197,7 +197,9 @@ class Board:
 
         def derived(name: str) -> Replica | None:
             ranks = worlds.get(name)
-            return roll.derived(name, ranks, fleet.shards, standings.of, green, now, timers, fleet.name)
+            return roll.derived(
+                name, ranks, fleet.shards, standings.of, now, timers, green=green, called=fleet.name
+            )
 
         if self.moved:
             roll.passed(now)
@@ -252,6 +254,10 @@ class Board:
     def asked(self, group: set[str]) -> Iterable[str]:
         """The replicas whose answers may be others than in the last pass; answers come from `group` alone."""
         return self.touched | group if self.moved else self.touched
+
+    def works(self, node: str) -> bool:
+        """Whether shards are known there."""
+        return bool(self._on_node.get(node))
 
     def known_size(self, cache_name: str) -> int:
         """Bytes of these weights, from a node that holds them or was told their length; 0 = not known."""

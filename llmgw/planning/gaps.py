@@ -39,9 +39,13 @@ def _open(view: View, gap: Gap) -> bool:
     taken_back = old is not None and old.serves and old.id not in view.ledger.drains
     if want is None or taken_back or gap.model in marks.paused:
         return False
-    mine = view.of_model(gap.model)
-    proved = sum(stays(replica, want.generations, marks) and settled(view, replica) for replica in mine)
-    return proved < wanted(view, want.model)
+    serving = sum(
+        replica.serves
+        and replica.id not in view.ledger.drains
+        and (settled(view, replica) or not stays(replica, want.generations, marks))
+        for replica in view.of_model(gap.model)
+    )
+    return serving < wanted(view, want.model)
 
 
 def in_order(view: View, needs: Needs) -> Iterator[str]:
@@ -58,13 +62,14 @@ def is_idle(view: View, needs: Needs, drains: Mapping[str, Draining]) -> bool:
     That is a shortage like any other then, and told as one. A successor that fails to start keeps the gap open.
     """
     gap = view.ledger.gap
-    return (
-        gap is not None
-        and gap.replica not in view.replicas
-        and needs.is_pending(gap.model)
-        and not any(model == gap.model for model, _ in view.ledger.troubles)
-        and not on_their_way_out(view, needs, drains)
+    if gap is None or gap.replica in view.replicas or not needs.is_pending(gap.model):
+        return False
+    comes = any(
+        replica.phase in ("Fetching", "Starting", "Ready") and not settled(view, replica)
+        for replica in view.of_model(gap.model)
     )
+    fails = any(model == gap.model for model, _ in view.ledger.troubles)
+    return not comes and not fails and not on_their_way_out(view, needs, drains)
 
 
 def on_their_way_out(view: View, needs: Needs, drains: Mapping[str, Draining]) -> frozenset[str]:

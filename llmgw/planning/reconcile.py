@@ -12,9 +12,9 @@ from llmgw.fleet.expiry import Timers
 from llmgw.fleet.replica import Replica
 from llmgw.fleet.world import Fleet, Shard
 from llmgw.kit.chance import Chance
-from llmgw.kit.text import count
 from llmgw.planning import draining, gaps, rollout, scaling, troubles
 from llmgw.planning.actions import Action, Assign, Drain, Start, Undrain
+from llmgw.planning.alarms import alarms
 from llmgw.planning.board import Board
 from llmgw.planning.changes import changed
 from llmgw.planning.desired import Desired
@@ -86,7 +86,7 @@ def reconcile(
     again = bool(placed) or _lifts_quarantine(view, ledger)
     wake = None if again else wake_at(view)
     view.board.rest(acted=view.may_act())
-    return Pass(tuple(actions), view.ledger, wake, tuple(unplaced), _alarms(view), again)
+    return Pass(tuple(actions), view.ledger, wake, tuple(unplaced), alarms(view), again)
 
 
 def _with(view: View, ledger: Ledger) -> View:
@@ -256,16 +256,3 @@ def _open_gap(view: View, needs: Needs, drains: dict[str, Draining]) -> tuple[Vi
     _begin(view, swap, drains, gap=True)
     gap = Gap(view.replicas[swap.replica].model, swap.replica, view.now)
     return _with(view, dataclasses.replace(view.ledger, gap=gap)), [swap]
-
-
-def _alarms(view: View) -> tuple[str, ...]:
-    alarms = []
-    if view.dark:
-        silent = sorted(name for name, stands in view.standings.items() if stands == "Unreachable")
-        alarms.append(
-            f"{len(silent)} of {len(view.standings)} nodes fell silent together: nothing is stopped or placed"
-        )
-    if not view.heard:
-        names = ", ".join(sorted(map(view.fleet.name, view.unheard)))
-        alarms.append(f"waiting for {count(len(view.unheard), 'node')} of the roster: {names}")
-    return tuple(alarms)

@@ -38,12 +38,15 @@ class Roll:
         ranks: int | None,
         shards: Mapping[ShardKey, Shard],
         standings: Mapping[str, Standing],
-        green: Callable[[str], bool],
         now: float,
         timers: Timers,
+        *,
+        green: Callable[[str], bool],
         called: Callable[[str], str],
     ) -> Replica | None:
-        """The replica as it is now. `ranks` is how many it has, or None where that is as before."""
+        """The replica as it is now. `ranks` is how many it has, or None where that is as before; `green`
+        tells whether its data plane proves that it lives, `called` a node's name.
+        """
         if ranks is None:
             ranks = len(self.replicas[name].shards) if name in self.replicas else 0
         keys = [(name, rank) for rank in range(ranks)]

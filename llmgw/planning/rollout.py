@@ -49,8 +49,11 @@ def need(view: View, model: Model, generations: Collection[str]) -> Need:
     troubles = [t for g in generations if (t := view.ledger.troubles.get((model.name, g))) is not None]
     trouble = max(troubles, key=lambda trouble: trouble.at, default=None)
     held_back = bool(back) or _must_wait(view, mine, troubles)
+    missing = min(count - have, room_above)
+    if trouble is not None and stale:  # one at a time shows whether it starts by now
+        missing = min(missing, 1 - sum(not settled(view, replica) for replica in fresh))
     return Need(
-        create=0 if held_back else max(0, min(count - have, room_above)),
+        create=0 if held_back else max(0, missing),
         have=have,
         count=count,
         reason=_reason(view, stale, trouble),

@@ -17,7 +17,8 @@ class Standings:
 
     `heard` = the whole roster has spoken, or its grace is over: only then is absence a fact.
     `dark` = so many nodes fell silent together that we suspect ourselves: nothing starts or stops.
-    `unheard` = nodes of the roster that have not spoken since we began to listen. `turns_at` is the
+    `unheard` = nodes of the roster that have not spoken since we began to listen; `silent` spoke, and
+    are Unreachable. `turns_at` is the
     next instant after this one at which silence alone changes any of it; infinite if none does.
     """
 
@@ -25,6 +26,7 @@ class Standings:
     heard: bool
     dark: bool
     unheard: tuple[str, ...]
+    silent: tuple[str, ...]
     lost: frozenset[str]
     turns_at: float
 
@@ -46,6 +48,7 @@ def stand(
         heard=not unheard or now - fleet.since >= timers.place_grace,
         dark=dark,
         unheard=unheard,
+        silent=tuple(name for name, stands in of.items() if stands == "Unreachable"),
         lost=frozenset(name for name, stands in of.items() if stands == "Lost"),
         turns_at=_turns_at(fleet, bool(unheard), now, timers),
     )

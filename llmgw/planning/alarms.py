@@ -1,0 +1,91 @@
+"""What people have to know or do: the loop journals each when it begins, `llmgw status` and plans show them.
+
+A step of `reconcile`. What a sentence says changes only with what it is about: it counts no seconds.
+"""
+
+import math
+from collections.abc import Collection
+
+from llmgw.fleet.world import Fleet
+from llmgw.kit.text import count
+from llmgw.kit.units import show_seconds
+from llmgw.planning.ledger import Trouble
+from llmgw.planning.needs import stays
+from llmgw.planning.scaling import wanted
+from llmgw.planning.view import View
+
+MOST = 8
+"""Names in one sentence."""
+
+
+def alarms(view: View) -> tuple[str, ...]:
+    """Every alarm of this instant."""
+    return (*_silences(view), *_halted(view))
+
+
+def _silences(view: View) -> list[str]:
+    """What cannot be heard, and what is left undone because of it."""
+    standings = view.board.standings
+    if standings is None:
+        return []
+    said: list[str] = []
+    if view.dark:
+        silent, of = len(standings.silent), len(view.standings)
+        said.append(f"{silent} of {of} nodes fell silent together: nothing is stopped or placed")
+    elif nodes := [name for name in standings.silent if view.board.works(name)]:
+        said.append(
+            f"no word from {_names(view.fleet, nodes)}: what runs there is left alone, and rebuilt elsewhere "
+            f"after {show_seconds(view.timers.lost)} of silence ({_LOST})"
+        )
+    if view.unheard:
+        nodes = list(view.unheard)
+        said.append(
+            f"waiting for {count(len(nodes), 'node')} of the roster: {_names(view.fleet, nodes)}; "
+            f"{_undone(view)} ({_LOST}, `llmgw node forget NAME` where it does not come back)"
+        )
+    return said
+
+
+_LOST = "`llmgw node confirm-lost NAME` where one is gone"
+
+
+def _undone(view: View) -> str:
+    """What waits for nodes that have not reported since this control plane began, and how long at most."""
+    limit = view.timers.lost_grace if view.heard else view.timers.place_grace
+    within = "" if math.isinf(limit) else f" or it is {show_seconds(limit)} since this control plane began"
+    what = "no model that serves gets more replicas" if view.heard else "nothing is placed or stopped"
+    return f"{what} until they report{within}"
+
+
+def _names(fleet: Fleet, nodes: Collection[str]) -> str:
+    names = sorted(fleet.name(node) for node in nodes)
+    more = f" and {len(names) - MOST} more" if len(names) > MOST else ""
+    return ", ".join(names[:MOST]) + more
+
+
+def _halted(view: View) -> list[str]:
+    """Roll-outs whose new generation fails to start, each with what serves meanwhile and what helps."""
+    wants = view.board.wants
+    if wants is None:
+        return []
+    said: list[str] = []
+    for (model, generation), trouble in sorted(view.ledger.troubles.items()):
+        want, marks = wants.models.get(model), view.desired.marks
+        if want is None or generation not in want.generations or model in marks.paused:
+            continue
+        of = [r for r in view.of_model(model) if r.serves and r.id not in view.ledger.drains]
+        old = [replica for replica in of if not stays(replica, want.generations, marks)]
+        gap = view.ledger.gap is not None and view.ledger.gap.model == model
+        if old or gap:
+            said.append(_halt(model, generation, trouble, len(of), wanted(view, want.model), gap=gap))
+    return said
+
+
+def _halt(model: str, generation: str, trouble: Trouble, serve: int, of: int, *, gap: bool) -> str:
+    lasts = "one of before gave its place up" if gap else "what served before goes on"
+    waits = "; no other model is replaced without room for both meanwhile" if gap else ""
+    return (
+        f"the roll-out of {model} is halted: generation {generation[:6]} fails to start ({trouble.reason}); "
+        f"{serve} of {of} serve, {lasts}{waits}. It is tried again by back-off: `llmgw retry {model}` tries "
+        "at once, `llmgw rollback` goes back to the catalog before"
+    )
