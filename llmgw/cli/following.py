@@ -1,63 +1,116 @@
-"""Following a fleet to the state its catalog asks for: a line a transition, and one now and then for bytes.
+"""Following an apply until nothing of it is outstanding: what happened scrolls up, what moves is below it.
 
-Used by `apply` and `up`. Prints on stderr: what is printed here is progress, not the answer.
+Used by `apply`, `rollback` and `up`. All of it goes to stderr: it is progress, not the answer. On a terminal
+what moves is a region that is drawn again (`live`); elsewhere it is a line now and then.
 """
 
+import dataclasses
+import sys
 import time
-from collections.abc import Iterable, Iterator
-
-import click
+from collections.abc import Mapping
+from typing import Any
 
 from llmgw.cli.client import Client
 from llmgw.cli.exits import Exit
-from llmgw.cli.screens import progress_text
+from llmgw.cli.live import Plain, Region, region
+from llmgw.cli.moving import Estimates, failure_hint, moving, worth_a_line
+from llmgw.errors import LlmgwError
 from llmgw.kit.clock import SystemClock
 from llmgw.kit.text import safe
+from llmgw.kit.units import show_seconds
+from llmgw.planning.plan import Plan
 from llmgw.planning.screen import ReplicaRow
 
 POLL = 0.3
 SAY_EVERY = 5.0
-"""Seconds between two lines about a fetch that goes on."""
+"""Seconds between two lines about what goes on, where no region shows it."""
+
+LAST_LINES = 5
+"""Lines of a failed engine that are shown."""
 
 
-def transitions(client: Client, event: int) -> Iterator[int]:
-    """Print what happened since `event`, now and after every rest, for ever; gives the newest each time."""
-    while True:
-        for entry in client.get("/v1/events", after=event):
-            event = int(entry["number"])
-            click.echo(f"  {safe(entry['about'])}  {safe(entry['said'])}", err=True)
-        yield event
-        time.sleep(POLL)
+@dataclasses.dataclass(frozen=True, slots=True)
+class Followed:
+    """The apply of a revision, from which event on, and its plan where this is who applied it."""
+
+    number: int
+    event: int
+    plan: Plan | None = None
 
 
-def follow(client: Client, event: int, limit: float) -> int:
-    """Until nothing is outstanding; returns the exit code."""
-    clock = SystemClock()
-    began = said_at = clock.now()
-    while True:
-        # Asked first: what happened before it is then said before it.
-        status = client.get("/v1/status")
-        for entry in client.get("/v1/events", after=event):
-            event = int(entry["number"])
-            click.echo(f"  {safe(entry['about'])}  {safe(entry['said'])}", err=True)
-        if not status["outstanding"]:
-            click.echo(f"done in {clock.now() - began:.1f}s", err=True)
-            return Exit.DONE
-        if clock.now() - began > limit:
-            click.echo("still outstanding; the work goes on:", err=True)
-            _say(f"  {line}" for line in status["outstanding"])
-            return Exit.TIMEOUT
-        if clock.now() - said_at > SAY_EVERY:
-            said_at = clock.now()
-            _say(_fetching(client))
-        time.sleep(POLL)
+def follow(client: Client, followed: Followed, limit: float) -> int:
+    """Until nothing of the apply is outstanding, or `limit` seconds; returns the exit code."""
+    with region(sys.stderr) as shown:
+        return _Follower(client, followed, shown).run(limit)
 
 
-def _fetching(client: Client) -> Iterable[str]:
-    rows: tuple[ReplicaRow, ...] = client.read(tuple[ReplicaRow, ...], "/v1/replicas")
-    return [f"  {safe(row.replica)}  {progress_text(row)}" for row in rows if row.progress is not None]
+class _Follower:
+    """One look after the other."""
 
+    def __init__(self, client: Client, followed: Followed, shown: Region) -> None:
+        self._client, self._number, self._event = client, followed.number, followed.event
+        self._shown, self._clock = shown, SystemClock()
+        self._plan = followed.plan
+        self._estimates = Estimates(followed.plan)
+        self._failed: set[str] = set()
 
-def _say(lines: Iterable[str]) -> None:
-    for line in lines:
-        click.echo(line, err=True)
+    def run(self, limit: float) -> int:
+        began = said_at = self._clock.now()
+        every = SAY_EVERY if isinstance(self._shown, Plain) else 0.0
+        while True:
+            # Asked first: what happened before it is then said before it.
+            told = self._client.get("/v1/apply", number=self._number)
+            self._tell_events(self._clock.now() - began)
+            if told["ended"] or not told["waiting"]:
+                return self._end(told, self._clock.now() - began)
+            if self._clock.now() - began > limit:
+                self._say("still outstanding; the work goes on:")
+                for line in told["waiting"]:
+                    self._say(f"  {line}")
+                return Exit.TIMEOUT
+            if self._clock.now() - said_at >= every:
+                said_at = self._clock.now()
+                rows: tuple[ReplicaRow, ...] = self._client.read(tuple[ReplicaRow, ...], "/v1/replicas")
+                self._shown.draw(moving(rows, self._estimates))
+            time.sleep(POLL)
+
+    def _tell_events(self, age: float) -> None:
+        for entry in self._client.get("/v1/events", after=self._event):
+            self._event = int(entry["number"])
+            if not isinstance(self._shown, Plain) and not worth_a_line(entry):
+                continue
+            beside = self._estimates.beside(entry["about"], entry["said"], age)
+            self._say(f"  {entry['about']}  {entry['said']}{beside}")
+            if hint := failure_hint(entry):
+                self._tell_failure(entry, hint)
+
+    def _tell_failure(self, entry: Mapping[str, Any], hint: str) -> None:
+        """The engine's own last lines, once a replica, and what to run next."""
+        replica = str(entry["about"])
+        if replica in self._failed:
+            return
+        self._failed.add(replica)
+        for line in self._last_lines(replica):
+            self._say(f"       | {line}")
+        self._say(f"       {hint}")
+
+    def _last_lines(self, replica: str) -> list[str]:
+        """Nothing where its node cannot be asked: a failure of that is none of the apply."""
+        try:
+            told = self._client.lines("/v1/logs", name=replica, tail=LAST_LINES)
+            whole = "".join(str(piece.get("data", "")) for piece in told)
+            return whole.splitlines()[-LAST_LINES:]
+        except (LlmgwError, ValueError):
+            return []
+
+    def _end(self, told: Mapping[str, Any], took: float) -> int:
+        if told["result"] and told["result"] != "done":
+            self._say(f"revision {self._number} is {told['result']}; follow that: llmgw apply --attach")
+            return Exit.FAILED
+        planned = self._plan.seconds if self._plan is not None else None
+        beside = f" (planned {show_seconds(planned)})" if planned else ""
+        self._say(f"done in {took:.1f}s{beside}")
+        return Exit.DONE
+
+    def _say(self, line: str) -> None:
+        self._shown.say(safe(line).rstrip())

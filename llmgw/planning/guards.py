@@ -49,7 +49,7 @@ def _mass_stop(plan: Plan, old: Catalog | None, new: Catalog, limits: Limits, se
     While not everybody has spoken, what is ready is not known: then what the catalogs want is counted.
     """
     if seen.heard:
-        gone = [row for row in plan.rows if row.origin == "change" and row.symbol in ("-", "-/+")]
+        gone = [row for row in plan.rows if row.origin != "healing" and row.symbol in ("-", "-/+")]
         stops, of, what = sum(row.replica in seen.serving for row in gone), len(seen.serving), "ready"
     else:
         stops, of = _fewer(old, new)
@@ -57,7 +57,7 @@ def _mass_stop(plan: Plan, old: Catalog | None, new: Catalog, limits: Limits, se
     if stops < limits.least or stops <= limits.share * of:
         return
     share, least = _limit(limits, "mass_stop"), _limit(limits, "mass_stop_least")
-    said = f"it stops {stops} of {count(of, f'{what} replica')} ({100 * stops / of:.0f} %)"
+    said = f"it would stop {stops} of {count(of, f'{what} replica')} ({100 * stops / of:.0f} %)"
     yield Fired(
         "mass_stop",
         str(stops),
@@ -85,11 +85,13 @@ def _least(model: Model | None) -> int:
 def _empty(plan: Plan, old: Catalog | None, new: Catalog) -> Iterator[Fired]:
     """Nothing would be left to ask. What runs is not asked first: after a restart nobody has spoken yet."""
     if old is not None and old.models and not new.models:
-        yield Fired("empty", "", f"it removes {count(len(old.models), 'model')} and leaves nothing to ask")
+        yield Fired(
+            "empty", "", f"it would remove {count(len(old.models), 'model')} and leave nothing to ask"
+        )
         return
     stops = sum(row.symbol == "-" for row in plan.rows)
     if stops and not any(service.after for service in plan.service):
-        yield Fired("empty", "", f"it stops {count(stops, 'replica')} and leaves nothing to ask")
+        yield Fired("empty", "", f"it would stop {count(stops, 'replica')} and leave nothing to ask")
 
 
 def _outage(plan: Plan, old: Catalog | None, new: Catalog) -> Iterator[Fired]:
@@ -109,7 +111,7 @@ def _outage(plan: Plan, old: Catalog | None, new: Catalog) -> Iterator[Fired]:
         if any(model in service and service[model].lowest for model in chain):
             continue
         moved = "" if was == is_now else f"; it moves from {was} to {is_now}"
-        yield Fired("outage", name, f"{name} has {ready} ready now and 0 on the way{moved}")
+        yield Fired("outage", name, f"{name} has {ready} ready now and would have 0 on the way{moved}")
 
 
 def owners(catalog: Catalog) -> dict[str, str]:

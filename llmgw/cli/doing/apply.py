@@ -1,60 +1,148 @@
-"""The work of `llmgw apply`, and the half of it that `llmgw up` shares."""
+"""The work of `llmgw apply`, the half of it that `llmgw up` shares, and all of it for `llmgw rollback`."""
 
+import dataclasses
 import pathlib
-import sys
+from typing import Any
 
 import click
 
+from llmgw.cli import output
+from llmgw.cli.asking import agree
 from llmgw.cli.client import Client
 from llmgw.cli.exits import Exit
-from llmgw.cli.following import follow
+from llmgw.cli.following import Followed, follow
+from llmgw.cli.saved import Saved, load, promised
 from llmgw.cli.uploads import Upload, read_upload
-from llmgw.errors import Declined, Stale
+from llmgw.errors import Blocked, Failed
+from llmgw.kit.text import count, safe
+from llmgw.kit.units import show_bytes
+from llmgw.planning.fired import Allowed, options, refusal
 from llmgw.planning.plan import Plan
 from llmgw.planning.render import plan_lines
 
 
-def run(
-    path: pathlib.Path, yes: bool, expect: str, wait: str, limit: float, message: str, server: str | None
-) -> int:
-    """Plan, ask, hand over, follow; returns the exit code. `limit` in seconds."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class Asked:
+    """How it is meant: the plan that was seen, what is allowed of what guards refuse, and how to follow.
+
+    `limit` in seconds.
+    """
+
+    expect: str = ""
+    saved: pathlib.Path | None = None
+    allowed: Allowed = frozenset()
+    yes: bool = False
+    wait: str = "ready"
+    limit: float = 1800.0
+    message: str = ""
+
+
+def run(path: pathlib.Path, asked: Asked, server: str | None) -> int:
+    """Plan, ask, hand over, follow; returns the exit code."""
     client = Client(server)
-    upload = read_upload(path)
-    plan: Plan = client.ask(Plan, "/v1/plan", upload.body())
-    for line in plan_lines(plan):
-        click.echo(line)
-    _agree(client, plan, yes, expect)
+    if asked.saved is None:
+        return hand_over(client, read_upload(path), asked, f"llmgw apply {path}")
+    saved = load(asked.saved)
+    if saved.plan.suppose:
+        raise Failed(
+            f"cannot apply {saved.plan.id}: it supposes what is not so: {safe(saved.plan.suppose[0])}"
+        )
+    return hand_over(client, saved.upload, asked, f"llmgw apply --plan {asked.saved}", saved)
+
+
+def hand_over(client: Client, upload: Upload, asked: Asked, command: str, saved: Saved | None = None) -> int:
+    """Show the plan of these bytes, ask where nobody said which plan is expected, adopt, follow.
+
+    `command` is what was called, for hints. Returns the exit code; raises Blocked, Stale or Declined.
+    """
+    expect = asked.expect or (saved.plan.digest if saved is not None else "")
+    plan: Plan = client.ask(Plan, "/v1/plan", upload.body(expect=expect))
+    output.say(plan_lines(plan, width=output.width()))
+    if not expect:
+        _check_guards(plan, asked.allowed, command)
+        _agree(client, plan, asked, command)
+    body = {
+        **upload.body(message=asked.message, expect=expect or plan.digest),
+        "allowed": sorted(asked.allowed),
+        "saved": promised(saved.plan) if saved is not None else None,
+    }
+    return _accept(client, body, plan, asked)
+
+
+def accept(client: Client, upload: Upload, plan: Plan, message: str, limit: float) -> int:
+    """Hand the catalog over as planned, then follow. Returns the exit code."""
+    body = upload.body(message=message, expect=plan.digest)
+    return _accept(client, body, plan, Asked(limit=limit, message=message))
+
+
+def _accept(client: Client, body: dict[str, Any], plan: Plan, asked: Asked) -> int:
+    done = client.post("/v1/apply", body)
+    number = int(done["revision"])
+    stands = "stands" if done["new"] else "stands already: nothing to apply"
+    click.echo(f"revision {number} {stands}", err=True)
+    if asked.wait == "accepted":
+        return Exit.DONE
+    return _follow(client, Followed(number, int(done["event"]), plan if done["new"] else None), asked.limit)
+
+
+def attach(number: int, limit: float, server: str | None) -> int:
+    """Follow the apply of a revision, 0 = the newest; returns the exit code."""
+    client = Client(server)
+    told = client.get("/v1/apply", number=number)
+    kept = client.get("/v1/revision", number=told["number"])
+    for each in (kept["record"] or {}).get("actions", ()):
+        click.echo(f"  {safe(each['about'])}  {safe(each['said'])}", err=True)
+    status = client.get("/v1/status")
+    return _follow(client, Followed(int(told["number"]), int(status["event"]), None), limit)
+
+
+def _follow(client: Client, followed: Followed, limit: float) -> int:
     try:
-        return accept(client, upload, plan, message, wait, limit)
+        return follow(client, followed, limit)
     except KeyboardInterrupt:
-        click.echo("\ndetached; the work goes on. See it with `llmgw status`", err=True)
+        click.echo(
+            f"\nDetached; the work goes on. Follow: llmgw apply --attach {followed.number}"
+            "   Undo: llmgw rollback",
+            err=True,
+        )
         return Exit.INTERRUPTED
 
 
-def accept(client: Client, upload: Upload, plan: Plan, message: str, wait: str, limit: float) -> int:
-    """Hand the catalog over as planned, then follow. Returns the exit code."""
-    done = client.post("/v1/apply", upload.body(message=message, expect=plan.digest))
-    click.echo(f"revision {done['revision']} stands", err=True)
-    if wait == "accepted":
-        return Exit.DONE
-    return follow(client, int(done["event"]), limit)
+def _check_guards(plan: Plan, allowed: Allowed, command: str) -> None:
+    """Raise Blocked before anybody is asked; the control plane refuses by the same function."""
+    lines = refusal(plan.guards, allowed) if plan.guards else ()
+    if not lines:
+        return
+    reasons = "".join(f"\n  {safe(line)}" for line in lines)
+    raise Blocked(
+        f"cannot apply {plan.id}: {count(len(lines), 'reason')} against it. Nothing was changed{reasons}",
+        help=safe(f"if it is meant: {command} {options(plan.guards)}".rstrip()),
+    )
 
 
-def _agree(client: Client, plan: Plan, yes: bool, expect: str) -> None:
-    """Return when the plan may be applied. Raises Stale or Declined; nothing was changed then."""
-    if expect:
-        if expect not in (plan.id, plan.digest):
-            raise Stale(
-                f"cannot apply {expect}: the plan is now {plan.id}, as shown above. Nothing was changed",
-                help=f"read it, then llmgw apply --expect {plan.id}",
-            )
+def _agree(client: Client, plan: Plan, asked: Asked, command: str) -> None:
+    """Return when the plan may be applied. Raises Declined; nothing was changed then."""
+    if asked.yes or (plan.empty and not plan.unplaced):
         return
-    if yes or (plan.empty and not plan.unplaced):
-        return
-    if not sys.stdin.isatty():
-        raise Declined(
-            "cannot ask: there is no terminal. Nothing was changed", help=f"llmgw apply --expect {plan.id}"
-        )
     cluster = client.get("/v1/status")["cluster"]
-    if click.prompt(f"Apply {plan.id} to {cluster}? [yes/no]", default="no", show_default=False) != "yes":
-        raise Declined("cannot go on without a yes. Nothing was changed")
+    agree(
+        f"Apply {plan.id} to {safe(cluster)}? {cost(plan)}",
+        way=safe(f"{command} --expect {plan.id} {options(plan.guards)}".rstrip()),
+    )
+
+
+def cost(plan: Plan) -> str:
+    """`It starts 2, replaces 1 and stops 3 replicas, fetches 66.7 GB; llama-70b falls to 1 ready on the way.`"""
+    kinds = (("starts", ("+", "=>")), ("replaces", ("+/-", "-/+")), ("stops", ("-",)))
+    counted = [(word, sum(row.symbol in symbols for row in plan.rows)) for word, symbols in kinds]
+    parts = [f"{word} {count(number, 'replica')}" for word, number in counted if number]
+    fetched = sum(row.fetch or 0 for row in plan.rows)
+    unknown = sum(row.fetch is None for row in plan.rows)
+    if fetched or unknown:
+        parts.append(f"fetches {show_bytes(fetched)}{f' and {unknown} of unknown size' if unknown else ''}")
+    dips = [each for each in plan.service if each.now and each.lowest < each.now]
+    lowest = [f"{safe(each.model)} from {each.now} to {each.lowest} ready" for each in dips[:3]]
+    if len(dips) > len(lowest):
+        lowest.append(f"{len(dips) - len(lowest)} more")
+    said = f"It {', '.join(parts)}" if parts else "It starts and stops nothing"
+    return f"{said}; on the way {', '.join(lowest)}." if lowest else f"{said}."

@@ -75,7 +75,7 @@ def run(
         plan: Plan = client.ask(Plan, "/v1/plan", upload.body())
         for line in plan_lines(plan):
             click.echo(line)
-        accept(client, upload, plan, "llmgw up", "ready", LONGEST_APPLY)
+        accept(client, upload, plan, "llmgw up", LONGEST_APPLY)
         _introduce(client, where)
         parts.follow()
         parts.stay(client)

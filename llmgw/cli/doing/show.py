@@ -1,0 +1,41 @@
+"""The work of `llmgw show`."""
+
+import json
+import pathlib
+
+import click
+
+from llmgw.cli.client import Client
+from llmgw.cli.documents import document
+from llmgw.cli.doing.history import revision_lines
+from llmgw.cli.exits import Exit
+from llmgw.cli.saved import load
+from llmgw.kit.text import count, safe
+from llmgw.planning.render import plan_lines
+
+
+def run(what: str, output: str, server: str | None) -> int:
+    """Print it; returns the exit code."""
+    if what.isascii() and what.isdecimal():
+        return _revision(int(what), output, server)
+    path = pathlib.Path(what)
+    saved = load(path)
+    if output == "json":
+        click.echo(json.dumps(json.loads(path.read_bytes()), indent=2))
+        return Exit.DONE
+    commit = f"commit {saved.upload.commit}, " if saved.upload.commit else ""
+    click.echo(safe(f"{path}  {commit}{count(len(saved.upload.files), 'file')}"))
+    for line in plan_lines(saved.plan):
+        click.echo(line)
+    click.echo(f"Next: llmgw apply --plan {safe(what)}", err=True)
+    return Exit.DONE
+
+
+def _revision(number: int, output: str, server: str | None) -> int:
+    kept = Client(server).get("/v1/revision", number=number)
+    if output == "json":
+        click.echo(document("revision", kept, output))
+        return Exit.DONE
+    for line in revision_lines(kept):
+        click.echo(line)
+    return Exit.DONE

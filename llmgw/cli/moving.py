@@ -1,0 +1,77 @@
+"""What moves while an apply goes on, and what of it was planned: lines of text. Pure; used by `following`."""
+
+import collections
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from llmgw.cli.screens import progress_text
+from llmgw.kit.text import columns, safe
+from llmgw.kit.units import show_seconds
+from llmgw.planning.plan import Plan
+from llmgw.planning.screen import ReplicaRow
+
+MOST = 10
+"""Lines of the region: it never fills a screen."""
+
+_RESTS = ("Ready",)
+_ENDS = ("ready", "failed", "gone")
+
+
+class Estimates:
+    """What a plan said that its creations take, in seconds from the beginning, first come first served."""
+
+    def __init__(self, plan: Plan | None) -> None:
+        self._waiting: dict[str, collections.deque[float]] = {}
+        self._of: dict[str, float] = {}
+        for row in plan.rows if plan is not None else ():
+            if row.symbol != "-" and row.seconds is not None and row.nodes:
+                self._waiting.setdefault(row.model, collections.deque()).append(row.seconds)
+
+    def of(self, replica: str) -> float | None:
+        """The estimate that this replica is held to; None where there is none."""
+        model = replica.rpartition("/")[0]
+        if replica not in self._of and self._waiting.get(model):
+            self._of[replica] = self._waiting[model].popleft()
+        return self._of.get(replica)
+
+    def beside(self, about: str, said: str, age: float) -> str:
+        """`  after 2m41s (planned 2m50s)` beside the event that ends it, `age` seconds after the beginning."""
+        if said != "rank 0 ready":
+            return ""
+        planned = self.of(about)
+        return f"  after {show_seconds(age)} (planned {show_seconds(planned)})" if planned else ""
+
+
+def moving(rows: Iterable[ReplicaRow], estimates: Estimates) -> list[str]:
+    """The replicas that are on their way, at most `MOST` lines."""
+    found = [row for row in rows if row.state not in _RESTS]
+    table = [[safe(row.replica), safe(row.state), _where(row), _said(row, estimates)] for row in found[:MOST]]
+    lines = [f"  {line}" for line in columns(table)]
+    return [*lines, f"  and {len(found) - MOST} more"] if len(found) > MOST else lines
+
+
+def _where(row: ReplicaRow) -> str:
+    return safe(",".join(row.nodes[:2])) + (" …" if len(row.nodes) > 2 else "") if row.nodes else "-"
+
+
+def _said(row: ReplicaRow, estimates: Estimates) -> str:
+    said = progress_text(row) if row.progress is not None else safe(row.detail)
+    planned = estimates.of(row.replica) if row.state in ("Fetching", "Starting") else None
+    about = f"{show_seconds(row.age)}, about {show_seconds(planned)} planned in all" if planned else ""
+    return "  ".join(filter(None, (said, about)))
+
+
+def worth_a_line(entry: Mapping[str, Any]) -> bool:
+    """Whether an event ends something: beside a region that shows what moves, the others say it twice."""
+    if entry["kind"] != "shard":
+        return entry["kind"] != "action"
+    return any(f" {word}" in entry["said"] for word in _ENDS)
+
+
+def failure_hint(entry: Mapping[str, Any]) -> str:
+    """What to run after a failure; nothing where the event is none."""
+    if entry["kind"] != "shard" or " failed" not in entry["said"]:
+        return ""
+    return (
+        f"it is tried again. Logs: llmgw logs {entry['about']} --previous   Why: llmgw why {entry['about']}"
+    )

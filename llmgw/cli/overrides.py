@@ -1,0 +1,42 @@
+"""The options that let a plan pass a guard, each naming what it allows. Light: `--help` imports this."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from llmgw.planning.fired import Allowed
+
+
+def override_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The four overrides, handed on as one `allowed`."""
+
+    @click.option(
+        "--allow-mass-stop", type=click.IntRange(min=1), metavar="N", help="Stop exactly N ready replicas."
+    )
+    @click.option("--allow-empty", is_flag=True, help="Leave nothing to ask.")
+    @click.option(
+        "--allow-outage", multiple=True, metavar="MODEL", help="This name has nobody ready on the way."
+    )
+    @click.option("--allow-removal", multiple=True, metavar="MODEL", help="This protected model goes.")
+    @functools.wraps(function)
+    def taken(
+        *args: Any,
+        allow_mass_stop: int | None,
+        allow_empty: bool,
+        allow_outage: tuple[str, ...],
+        allow_removal: tuple[str, ...],
+        **more: Any,
+    ) -> Any:
+        allowed: Allowed = frozenset(
+            {
+                *([("mass_stop", str(allow_mass_stop))] if allow_mass_stop else []),
+                *([("empty", "")] if allow_empty else []),
+                *(("outage", name) for name in allow_outage),
+                *(("protect", name) for name in allow_removal),
+            }
+        )
+        return function(*args, allowed=allowed, **more)
+
+    return taken
