@@ -29,6 +29,33 @@ def columns(rows: Sequence[Sequence[str]], *, gap: int = 2) -> list[str]:
     ]
 
 
+ELLIPSIS = "…"
+
+
+def shortened(text: str, width: int) -> str:
+    """`text` in at most `width` characters, its end cut where it is longer."""
+    return text if len(text) <= width else text[: max(0, width - 1)] + ELLIPSIS
+
+
+def fitted(rows: Sequence[Sequence[str]], width: int | None, column: int, *, least: int = 12) -> list[str]:
+    """As `columns`, in lines of `width` (None = as wide as they are) as far as `column` can give way.
+
+    Only that column is shortened, to `least` characters at most: names and numbers are never cut.
+    """
+    lines = columns(rows)
+    excess = max(map(len, lines), default=0) - width if width is not None else 0
+    if excess <= 0:
+        return lines
+    longest = max((len(row[column]) for row in rows if column < len(row)), default=0)
+    most = max(least, longest - excess)
+    return columns(
+        [
+            [*row[:column], shortened(row[column], most), *row[column + 1 :]] if column < len(row) else row
+            for row in rows
+        ]
+    )
+
+
 def count(number: int, noun: str) -> str:
     """`1 node`, `3 nodes`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

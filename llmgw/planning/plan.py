@@ -165,7 +165,7 @@ def _unplaced(
                 item.profile,
                 tuple((r.node, r.rule, r.said) for r in item.reasons[:MOST_REASONS]),
                 nodes=len({r.node for r in item.reasons}),
-                origin="healing" if unchanged else "change",
+                origin="pending" if unchanged else "change",
                 would_fit=would_fit(view, model, profile, size, facts) if len(found) < MOST_TRIED else (),
             )
         )

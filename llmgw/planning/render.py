@@ -1,90 +1,217 @@
 """A plan as lines of text: the same for `plan`, for the prompt of `apply` and for its history.
 
-Pure: no terminal, no colour. Untrusted names pass `kit.text.safe`.
+Three depths: `summary_lines` has a line an action; `plan_lines` has reasons, sums and estimates, and with
+`explain` every term, every node's refusal and every command line. Pure: no terminal, no colour. Untrusted
+names pass `kit.text.safe`.
 """
 
 import shlex
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from llmgw.kit.text import columns, safe
-from llmgw.kit.units import show_bytes
-from llmgw.planning.plan import NotPlaced, Plan, Row, Service
+from llmgw.kit.text import columns, count, fitted, safe
+from llmgw.kit.units import show_bytes, show_seconds
+from llmgw.planning.figures import disk_line, memory_line, ready_line
+from llmgw.planning.plan import NotPlaced, Plan, Service
+from llmgw.planning.rows import Origin, Row
 
-_LEGEND = {
+LEGEND = {
     "+": "create",
     "-": "drain and stop",
     "+/-": "replace, the new one first",
     "-/+": "replace, the old one first: capacity dips",
+    "=>": "move to another node",
     "~": "routing or bounds only",
+    "<=": "fetch weights",
     "!": "cannot be placed",
+    ".": "left alone on purpose",
+}
+"""Symbol → what it means, in the order people read them."""
+
+SECTIONS: dict[Origin, str] = {
+    "change": "This change",
+    "pending": "Already pending, with or without this change",
+    "healing": "Self-healing, with or without this change",
 }
 
+_REASON = 3
+"""The column of a row that gives way in a narrow terminal."""
+_STOPS = 12
+"""Stops that the end of a plan repeats by name; the rest are counted."""
 
-def plan_lines(plan: Plan, *, explain: bool = False) -> list[str]:
-    """The whole plan; the last line counts. `explain` adds the command line of every rank that would start."""
-    lines: list[str] = [f"  warning: {safe(said)}" for said in (*plan.alarms, *plan.warnings)]
-    change = [row for row in plan.rows if row.origin == "change"]
-    healing = [row for row in plan.rows if row.origin == "healing"]
-    if change:
-        lines += ["This change", "", *_rows(change, explain), ""]
-    if healing:
-        lines += ["Self-healing, with or without this change", "", *_rows(healing, explain), ""]
-    if plan.unplaced:
-        lines += [*_unplaced(plan.unplaced), ""]
+
+def plan_lines(plan: Plan, *, explain: bool = False, width: int | None = None) -> list[str]:
+    """The whole plan; the last line counts."""
+    lines = header_lines(plan)
+    lines += [f"  warning: {safe(said)}" for said in (*plan.alarms, *plan.warnings)]
+    told = _Told(explain)
+    for origin, title in SECTIONS.items():
+        rows = [row for row in plan.rows if row.origin == origin]
+        waiting = [item for item in plan.unplaced if item.origin == origin]
+        alone = plan.alone if origin == "healing" else ()
+        if rows or waiting or alone:
+            lines += [
+                title,
+                "",
+                *_rows([*rows, *alone], width, told.details),
+                *_unplaced(waiting, explain),
+                "",
+            ]
     moved = [row for row in plan.service if not row.now == row.lowest == row.after]
     if moved:
         lines += [*_service(moved), ""]
-    used = dict.fromkeys(row.symbol for row in plan.rows)
-    if used:
-        lines += ["  ".join(f"{symbol} {_LEGEND[symbol]}" for symbol in used), ""]
+    if used := legend(plan):
+        lines += ["  ".join(f"{symbol} {LEGEND[symbol]}" for symbol in used), ""]
+    lines += _stops(plan)
+    for guard in plan.guards:
+        lines += [f"blocked: {safe(guard.said)}", f"  if that is meant: llmgw apply {safe(guard.allow)}"]
     return [*lines, summary(plan)]
 
 
-def _rows(rows: list[Row], explain: bool) -> list[str]:
+def summary_lines(plan: Plan, *, width: int | None = None) -> list[str]:
+    """A line an action, the line that counts, and no more."""
     table = [
-        [row.symbol, _name(row), _where(row), safe(row.said), _bytes(row), safe(row.place)] for row in rows
+        [
+            f"  {row.symbol}",
+            _name(row),
+            _where(row),
+            safe(row.said),
+            _bytes(row),
+            "" if row.seconds is None or not _comes(row) else show_seconds(row.seconds),
+        ]
+        for row in plan.rows
     ]
-    lines: list[str] = []
-    for row, line in zip(rows, columns(table), strict=True):
-        lines.append(f"  {line}")
-        if explain:
-            lines += [
-                f"      rank {rank}: {safe(shlex.join(argv))}" for rank, argv in enumerate(row.commands)
-            ]
-    return lines
+    table += [
+        ["  !", safe(item.model), "", f"fits on none of {count(item.nodes, 'node')}"]
+        for item in plan.unplaced
+    ]
+    return [*header_lines(plan), *fitted(table, width, _REASON), summary(plan)]
+
+
+def header_lines(plan: Plan) -> list[str]:
+    """What the plan was made of, as far as it is known."""
+    if not (plan.cluster or plan.catalog):
+        return []
+    words = [
+        f"cluster {safe(plan.cluster)}" if plan.cluster else "",
+        f"catalog {safe(plan.catalog)}" if plan.catalog else "",
+        f"applied {safe(plan.applied)}" if plan.applied else "nothing applied yet",
+    ]
+    lines = ["   ".join(filter(None, words)), f"fleet {safe(plan.observed)}"]
+    lines += [f"what if: {safe(said)}" for said in plan.suppose]
+    return [*lines, ""]
+
+
+def legend(plan: Plan) -> tuple[str, ...]:
+    """The symbols that this plan uses, in the order of the legend."""
+    used = {row.symbol for row in (*plan.rows, *plan.alone)}
+    used |= {"!"} if plan.unplaced else set()
+    used_all: set[str] = {*used, "<="} if any(_comes(row) and not row.held for row in plan.rows) else {*used}
+    return tuple(symbol for symbol in LEGEND if symbol in used_all)
+
+
+class _Told:
+    """The details of each row; a sum of memory that was just shown is not shown again."""
+
+    def __init__(self, explain: bool) -> None:
+        self._explain, self._last = explain, ("", "")
+
+    def details(self, row: Row) -> Iterator[str]:
+        """Lines under a row, without their indentation."""
+        if row.blame and self._explain:
+            yield f"by        {safe(row.blame)}"
+        if _comes(row):
+            yield from self._memory(row)
+            yield from (f"disk      {safe(line)}" for line in disk_line(row))
+            if ready := ready_line(row):
+                yield f"ready in  {safe(ready)}"
+        if self._explain:
+            yield from (f"rank {rank}: {safe(shlex.join(argv))}" for rank, argv in enumerate(row.commands))
+
+    def _memory(self, row: Row) -> Iterator[str]:
+        if row.memory is None:
+            return
+        line = memory_line(row.memory, every=self._explain)
+        if (row.model, line) == self._last:
+            yield "memory    as above"
+            return
+        self._last = (row.model, line)
+        yield f"memory    {safe(line)}"
+        if row.memory.said:
+            yield f"          {row.memory.said}"
+
+
+def _rows(rows: Sequence[Row], width: int | None, details: Callable[[Row], Iterable[str]]) -> Iterator[str]:
+    table = [[f"  {row.symbol}", _name(row), _where(row), safe(row.said), safe(row.place)] for row in rows]
+    for row, line in zip(rows, fitted(table, width, _REASON), strict=True):
+        yield line
+        yield from (f"      {detail}" for detail in details(row))
+
+
+def _comes(row: Row) -> bool:
+    """Whether something is created."""
+    return row.symbol in ("+", "+/-", "-/+", "=>")
 
 
 def _name(row: Row) -> str:
-    return safe(row.replica if row.replica and row.symbol == "-" else row.model)
+    return safe(row.replica if row.replica and row.symbol in ("-", ".", "=>") else row.model)
 
 
 def _where(row: Row) -> str:
     if not row.nodes:
         return ""
     verb = "from" if row.symbol == "-" else "on"
-    cards = f" GPU {', '.join(row.gpus)}" if row.gpus else ""
-    return safe(f"{verb} {', '.join(row.nodes)}{cards}")
+    seats = row.seats or ()
+    shown = [f"{seat.node} GPU {spans(seat.cards)}" if seat.cards else seat.node for seat in seats]
+    left = f", from {', '.join(row.left)}" if row.left else ""
+    return safe(f"{verb} {', '.join(shown or row.nodes)}{left}")
+
+
+def spans(numbers: Sequence[int]) -> str:
+    """`0-3,6` of 0, 1, 2, 3 and 6."""
+    parts: list[list[int]] = []
+    for number in sorted(numbers):
+        if parts and parts[-1][-1] == number - 1:
+            parts[-1].append(number)
+        else:
+            parts.append([number])
+    return ",".join(str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in parts)
 
 
 def _bytes(row: Row) -> str:
-    if row.symbol in ("-", "~"):
+    if not _comes(row):
         return ""
     if row.held:
         return "weights held"
     return "<= size unknown" if row.fetch is None else f"<= {show_bytes(row.fetch)}"
 
 
-def _unplaced(unplaced: Iterable[NotPlaced]) -> list[str]:
-    lines: list[str] = []
+def _unplaced(unplaced: Iterable[NotPlaced], explain: bool) -> Iterator[str]:
     for item in unplaced:
-        count = len({node for node, _, _ in item.reasons})
-        lines.append(
-            f"  ! {safe(item.model)} under profile {safe(item.profile)} fits on none of {count} nodes"
-        )
-        lines += [f"      {safe(node)}: {safe(said)}" for node, _, said in item.reasons]
-        if not item.reasons:
-            lines.append("      no node has registered")
-    return lines
+        profile = f"under profile {safe(item.profile)}"
+        yield f"  ! {safe(item.model)} {profile} fits on none of {count(item.nodes, 'node')}"
+        yield from (f"      {line}" for line in refusal_lines(item, every=explain))
+        if item.would_fit:
+            yield f"      would fit if: {safe('; or '.join(item.would_fit))}"
+
+
+def refusal_lines(item: NotPlaced, *, every: bool = False) -> Iterator[str]:
+    """Why, one line a node and rule, or with nodes of the same reason together."""
+    if not item.reasons:
+        yield "no node has registered"
+        return
+    if every:
+        yield from (f"{safe(node)}: {safe(said)}" for node, _, said in item.reasons)
+    else:
+        together: dict[str, list[str]] = {}
+        for node, _, said in item.reasons:
+            together.setdefault(said, []).append(node)
+        for said, nodes in together.items():
+            more = f" and {len(nodes) - 4} more" if len(nodes) > 4 else ""
+            yield f"{safe(', '.join(nodes[:4]))}{more}: {safe(said)}"
+    told = len({node for node, _, _ in item.reasons})
+    if item.nodes > told:
+        yield f"and {count(item.nodes - told, 'further node')}"
 
 
 def _service(rows: Iterable[Service]) -> list[str]:
@@ -93,19 +220,55 @@ def _service(rows: Iterable[Service]) -> list[str]:
     return columns(table)
 
 
+def _stops(plan: Plan) -> Iterator[str]:
+    """All that stops, by name: the part of a long plan that nobody may miss."""
+    names = [row.replica for row in plan.rows if row.symbol in ("-", "-/+", "+/-") and row.replica]
+    if len(plan.rows) > 1 and names:
+        more = f" and {len(names) - _STOPS} more" if len(names) > _STOPS else ""
+        yield f"Stops: {safe(', '.join(names[:_STOPS]))}{more}"
+
+
+def counts(plan: Plan) -> dict[str, int]:
+    """How much of each kind it does; bytes to fetch as far as they are known."""
+    symbols = Counter(row.symbol for row in plan.rows)
+    sizes = [row.fetch for row in plan.rows if _comes(row)]
+    return {
+        "add": symbols["+"],
+        "replace": symbols["+/-"] + symbols["-/+"],
+        "move": symbols["=>"],
+        "stop": symbols["-"],
+        "routing": symbols["~"],
+        "fetch_bytes": sum(size or 0 for size in sizes),
+        "fetch_unknown": sum(size is None for size in sizes),
+        "unplaced": len(plan.unplaced),
+    }
+
+
 def summary(plan: Plan) -> str:
     """`Plan p-7f3c9a: 2 to add, 1 to replace, …`, or that there is nothing to do."""
     if plan.empty and not plan.unplaced:
         return "No changes: the fleet is what the catalog asks for."
-    counts = {symbol: sum(row.symbol == symbol for row in plan.rows) for symbol in _LEGEND}
-    sizes = [row.fetch for row in plan.rows if row.symbol not in ("-", "~")]
-    known, unknown = sum(size or 0 for size in sizes), sum(size is None for size in sizes)
+    number = counts(plan)
+    unknown = f" + {number['fetch_unknown']} of unknown size" if number["fetch_unknown"] else ""
+    old = sum(item.origin != "change" for item in plan.unplaced)
     parts = [
-        f"{counts['+']} to add",
-        f"{counts['+/-'] + counts['-/+']} to replace",
-        f"{counts['-']} to stop",
-        *([f"{counts['~']} routing change{'s' * (counts['~'] > 1)}"] if counts["~"] else []),
-        f"{show_bytes(known)}{f' + {unknown} of unknown size' if unknown else ''} to fetch",
-        *([f"{len(plan.unplaced)} cannot be placed"] if plan.unplaced else []),
+        f"{number['add']} to add",
+        f"{number['replace']} to replace",
+        *([f"{number['move']} to move"] if number["move"] else []),
+        f"{number['stop']} to stop",
+        *([count(number["routing"], "routing change")] if number["routing"] else []),
+        f"{show_bytes(number['fetch_bytes'])}{unknown} to fetch",
+        *([f"about {show_seconds(plan.seconds)}"] if plan.seconds else []),
+        *(
+            [f"{len(plan.unplaced)} cannot be placed{_not_new(old, len(plan.unplaced))}"]
+            if plan.unplaced
+            else []
+        ),
     ]
     return f"Plan {plan.id}: {', '.join(parts)}."
+
+
+def _not_new(old: int, all_of_them: int) -> str:
+    if not old:
+        return ""
+    return " (not new)" if old == all_of_them else f" ({old} of them not new)"

@@ -1,0 +1,49 @@
+"""A plan without a control plane: of a snapshot of the fleet, by the same functions. Used by `plan --fleet`.
+
+The same catalog and the same fleet give the plan that the control plane would give; its chance is seeded.
+"""
+
+import dataclasses
+import pathlib
+
+from llmgw.catalog.model import Catalog
+from llmgw.cli.revisions import base_catalog
+from llmgw.control import snapshot
+from llmgw.control.adoption import command_line
+from llmgw.errors import Failed
+from llmgw.kit.chance import seeded
+from llmgw.kit.clock import SystemClock
+from llmgw.kit.units import show_seconds
+from llmgw.planning import guards
+from llmgw.planning.asking import Asked, Given, answer
+from llmgw.planning.plan import Plan
+from llmgw.planning.view import look
+
+OLD = 900.0
+"""Seconds after which a snapshot is warned about."""
+
+
+def plan_offline(path: pathlib.Path, new: Catalog, base: dict[str, str] | None, asked: Asked) -> Plan:
+    """The plan of `new` against the snapshot at `path`. Raises Failed."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Failed(f"cannot read {path}: {error}", help="llmgw fleet export") from error
+    found = snapshot.read(text, str(path))
+    given = found.given
+    desired = dataclasses.replace(given.desired, catalog=new)
+    before = base_catalog(base) if base else None
+    plan = answer(given, desired, lambda: seeded(0), command_line, asked, before)
+    age = (SystemClock().wall() - found.at).total_seconds()
+    warnings = (f"the fleet is that of {show_seconds(age)} ago",) if age > OLD else ()
+    observed = f"{plan.observed}, seen {show_seconds(max(0.0, age))} ago ({path})"
+    fired = guards.fired(plan, given.desired.catalog, new, found.limits, _seen(given))
+    return dataclasses.replace(plan, observed=observed, warnings=(*plan.warnings, *warnings), guards=fired)
+
+
+def _seen(given: Given) -> guards.Seen:
+    view = look(given.desired, given.fleet, given.ledger, given.now, given.timers)
+    serving = {
+        name for name, replica in view.replicas.items() if replica.serves and name not in view.ledger.drains
+    }
+    return guards.Seen(frozenset(serving), view.heard)

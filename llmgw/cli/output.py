@@ -1,0 +1,95 @@
+"""How lines reach people: colour, width, and ASCII forms where the terminal knows no more. Used by every screen.
+
+Colour is never alone: it is laid over symbols and words that are there without it. `--color` decides, then
+NO_COLOR, then FORCE_COLOR, then whether stdout is a terminal. Light: `--help` imports this.
+"""
+
+import codecs
+import io
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterable, Mapping
+
+import click
+
+FORMS: Mapping[str, str] = {
+    "×": "x", "…": "...", "→": "->", "←": "<-", "–": "-", "—": "-", "≤": "<=", "≥": ">=", "·": "-",
+    "│": "|", "‘": "'", "’": "'", "“": '"', "”": '"', "°": "deg", "µ": "u", "\N{REPLACEMENT CHARACTER}": "?",
+}  # fmt: skip
+"""Character → what is printed where it cannot be. Anything else becomes its escape, as JSON has it."""
+
+_SYMBOLS: Mapping[str, str] = {
+    "+": "green", "-": "red", "+/-": "yellow", "-/+": "magenta", "=>": "cyan", "~": "cyan", "!": "red", ".": "blue",
+}  # fmt: skip
+_ROW = re.compile(r"(  )(\+/-|-/\+|=>|[-+~!.])( +)(?=\S)")
+_WORDS: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"(\s*)(ALARM|HELD|blocked:|error:)(?=\s|$)"), "red"),
+    (re.compile(r"(\s*)(warning:|PENDING)(?=\s|$)"), "yellow"),
+)
+
+COLOR = click.Option(
+    ["--color"],
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    expose_value=False,
+    callback=lambda ctx, _, value: setattr(ctx, "color", chosen(value, os.environ)),
+    help="Colour on a terminal, always, or never (NO_COLOR is heard too).",
+)
+"""The option that every verb has."""
+
+
+def chosen(option: str, environment: Mapping[str, str]) -> bool | None:
+    """Whether there is colour; None = where there is a terminal."""
+    if option != "auto":
+        return option == "always"
+    if environment.get("NO_COLOR"):
+        return False
+    return True if environment.get("FORCE_COLOR") else None
+
+
+def width() -> int | None:
+    """Columns of the terminal on stdout; None without one: nothing is shortened then."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def say(lines: Iterable[str]) -> None:
+    """Print an answer, with colour where that is wanted."""
+    click.echo("".join(f"{paint(line)}\n" for line in lines), nl=False)
+
+
+def paint(line: str) -> str:
+    """`line` with its symbol, or its alarm, in colour. `click.echo` takes it off again where there is none."""
+    if match := _ROW.match(line):
+        before, symbol, gap = match.groups()
+        bold = symbol in ("-", "-/+", "!")
+        return f"{before}{click.style(symbol, fg=_SYMBOLS[symbol], bold=bold)}{gap}{line[match.end() :]}"
+    for pattern, colour in _WORDS:
+        if match := pattern.match(line):
+            return f"{match[1]}{click.style(match[2], fg=colour, bold=True)}{line[match.end() :]}"
+    return line
+
+
+def plain_forms(environment: Mapping[str, str]) -> None:
+    """Let stdout and stderr print whatever they cannot as its ASCII form. For the console script."""
+    codecs.register_error("llmgw-forms", _form)
+    locale = next((environment[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if environment.get(name)), "")
+    told = "PYTHONIOENCODING" in environment or environment.get("PYTHONUTF8") == "1"
+    only_ascii = locale in ("C", "POSIX") and not told
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="ascii" if only_ascii else stream.encoding, errors="llmgw-forms")
+
+
+def _form(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    found = "".join(FORMS.get(char) or _escape(char) for char in error.object[error.start : error.end])
+    return found, error.end
+
+
+def _escape(char: str) -> str:
+    """As JSON writes it, so that a document stays one."""
+    units = char.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
