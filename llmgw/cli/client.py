@@ -63,6 +63,10 @@ class Client:
         """The JSON answer of a GET. `wait` in the query is time that it may take besides."""
         return self._read(path, query).json()
 
+    def text(self, path: str, **query: str | int) -> str:
+        """The answer of a GET as it is."""
+        return self._read(path, query).text
+
     def post(self, path: str, body: Mapping[str, Any]) -> Any:
         """The JSON answer of a POST."""
         return self._write(path, body).json()

@@ -6,6 +6,7 @@ imports little; the callback imports the module of the same name in `doing`, whi
 """
 
 import importlib
+import os
 import pathlib
 import sys
 import tempfile
@@ -14,6 +15,7 @@ import traceback
 import click
 
 from llmgw.cli.exits import Exit, of_error
+from llmgw.cli.output import COLOR, plain_forms
 from llmgw.errors import LlmgwError
 
 VERBS: dict[str, str] = {
@@ -24,6 +26,11 @@ VERBS: dict[str, str] = {
     "fit": "Would a model fit on a profile, before anything is in the catalog?",
     "plan": "Show what would happen, in order, and why.",
     "apply": "Plan, show, ask, apply, follow.",
+    "history": "Every apply that is kept; `history show N` is one of them, whole.",
+    "show": "A revision, or a plan that was saved.",
+    "rollback": "Apply an earlier revision again, planned and asked like any other.",
+    "hold": "Adopt nothing that is followed, with a reason, until it is released.",
+    "release": "End a hold.",
     "status": "One screen: what stands, what is outstanding, who is there.",
     "replicas": "Every replica, with the progress of its fetch.",
     "nodes": "Every node, with what it has and what is free.",
@@ -33,6 +40,8 @@ VERBS: dict[str, str] = {
     "pause": "Leave a model alone, with a reason; what runs goes on.",
     "resume": "End a pause.",
     "retry": "Try a model again that waits after failed starts.",
+    "ci": "For workflows: the sticky comment of a pull request, the plan that was reviewed.",
+    "fleet": "The fleet as a file, to plan against where the control plane cannot be reached.",
     "gc": "List weights that nothing wants; --collect asks the nodes to remove exactly those.",
     "token": "Who may join the fleet and ask the control plane: make, list, revoke tokens.",
     "serve": "The control plane of a fleet.",
@@ -55,6 +64,8 @@ class Verbs(click.Group):
         module = importlib.import_module(f"llmgw.cli.{cmd_name}")
         command: click.Command = module.command
         command.name = cmd_name
+        if COLOR not in command.params:
+            command.params.append(COLOR)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
@@ -72,6 +83,7 @@ def cli() -> None:
 
 def main() -> None:
     """The console script."""
+    plain_forms(os.environ)
     sys.exit(run(sys.argv[1:]))
 
 
