@@ -7,6 +7,7 @@ the control plane is away the newest table stays in effect, and this knocks with
 import asyncio
 import contextlib
 import dataclasses
+import importlib.metadata
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Protocol
@@ -24,6 +25,8 @@ from llmgw.transport.channel import ChannelClosed
 from llmgw.wire import messages
 
 log = logging.getLogger(__name__)
+
+BUILD = importlib.metadata.version("llmgw")
 
 
 class Channel(Protocol):
@@ -134,7 +137,10 @@ class Link:
 
     def _hello(self) -> messages.Subscribe:
         return messages.Subscribe(
-            gateway=self._identity.name, instance=self._identity.instance, version=self._version
+            gateway=self._identity.name,
+            instance=self._identity.instance,
+            build=BUILD,
+            version=self._version,
         )
 
     async def _heard(self, data: bytes) -> None:

@@ -7,6 +7,7 @@ import collections
 import dataclasses
 from collections.abc import Iterator
 
+from llmgw.fleet.node import InstalledEngine
 from llmgw.fleet.replica import Replica
 from llmgw.fleet.shard import Progress
 from llmgw.planning.needs import Unplaced
@@ -133,7 +134,7 @@ def _short_of(view: View, model: str, generation: str) -> int:
 
 def _replica_row(view: View, replica: Replica) -> ReplicaRow:
     name = view.fleet.name
-    state, detail = _state(view, replica)
+    state, detail = replica_state(view, replica)
     fetching = [shard for shard in replica.present if shard.state in ("assigned", "fetching")]
     progress = next(
         (
@@ -173,7 +174,8 @@ def _replica_row(view: View, replica: Replica) -> ReplicaRow:
     )
 
 
-def _state(view: View, replica: Replica) -> tuple[str, str]:
+def replica_state(view: View, replica: Replica) -> tuple[str, str]:
+    """What it is, as people call it, and what there is to say about that."""
     drain = view.ledger.drains.get(replica.id)
     if any(shard.state == "stopping" for shard in replica.present) or (drain is not None and drain.stop_sent):
         return "Stopping", drain.because if drain is not None else replica.why
@@ -215,7 +217,7 @@ def node_rows(view: View) -> tuple[NodeRow, ...]:
                 disk_free=info.disk_free,
                 engines=None
                 if info.engines is None
-                else tuple(f"{e.name} {e.version}".strip() for e in info.engines),
+                else tuple(map(_engine, info.engines)),
                 shards=room.shards,
                 cordoned="" if draining else view.board.cordoned.get(name, ""),
                 address=info.address,
@@ -229,6 +231,12 @@ def node_rows(view: View) -> tuple[NodeRow, ...]:
             )
         )
     return tuple(sorted(rows, key=lambda row: row.name))
+
+
+def _engine(engine: InstalledEngine) -> str:
+    """`vllm 0.33.0`, with what its own version command did where somebody ran it."""
+    known = f"{engine.name} {engine.version or engine.checked if engine.works else engine.version}".strip()
+    return known if engine.works is None else f"{known} (runs)" if engine.works else f"{known} (does not run)"
 
 
 def model_rows(view: View) -> tuple[ModelRow, ...]:
@@ -270,5 +278,5 @@ def outstanding(view: View) -> tuple[str, ...]:
         model_now = catalog.models.get(replica.model)
         current = catalog.generations(model_now) if model_now is not None else {}
         if replica.id in view.ledger.drains or replica.generation not in current:
-            lines.append(f"{replica.id}: {_state(view, replica)[0].lower()}, to be stopped")
+            lines.append(f"{replica.id}: {replica_state(view, replica)[0].lower()}, to be stopped")
     return tuple(lines)

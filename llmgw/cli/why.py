@@ -1,0 +1,23 @@
+"""`llmgw why`: why a model, a replica or a node is as it is."""
+
+import click
+
+from llmgw.cli import names
+from llmgw.cli.options import server_option
+
+
+@click.command()
+@click.argument("name", shell_complete=names.anything)
+@click.option(
+    "-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True
+)
+@server_option
+def command(name: str, output: str, server: str | None) -> None:
+    """Say why NAME is as it is: placed where and why there, not placed and by which rule on which node,
+    waiting after failed starts, paused, cordoned, drained and for whom, held.
+
+    Of a name that nothing has: which revision removed it, what was last heard of it, what is near.
+    """
+    from llmgw.cli.doing import why
+
+    why.run(name, output, server)

@@ -1,0 +1,254 @@
+"""Why a model or a replica is as it is: everything that decides about it, said. Pure, from one `View`.
+
+The API answers `llmgw why` with it, and with `why_node`. Whatever it says follows from the very look that
+`reconcile` takes.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import Literal
+
+from llmgw.catalog.facts import ModelFacts
+from llmgw.catalog.model import Model
+from llmgw.fleet.replica import Replica
+from llmgw.kit.text import count
+from llmgw.kit.units import show_seconds
+from llmgw.planning.draining import NEW
+from llmgw.planning.ledger import Draining, Trouble
+from llmgw.planning.needs import Unplaced
+from llmgw.planning.placement import Request, refusals
+from llmgw.planning.scaling import wanted
+from llmgw.planning.screen import replica_state
+from llmgw.planning.view import View
+from llmgw.planning.wouldfit import would_fit
+
+MOST_NODES = 64
+"""Nodes whose reasons are told; of more, how many."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rejected:
+    """A node and every reason why it takes no replica of this kind: (rule, said)."""
+
+    node: str
+    reasons: tuple[tuple[str, str], ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Why:
+    """The answer. `said` are sentences, what matters most first; `rejected` are nodes that do not fit.
+
+    `would_fit` are changes with which it would fit; `try_next` is a command.
+    """
+
+    kind: Literal["model", "replica", "node"]
+    name: str
+    state: str
+    said: tuple[str, ...]
+    rejected: tuple[Rejected, ...] = ()
+    more_nodes: int = 0
+    would_fit: tuple[str, ...] = ()
+    try_next: str = ""
+
+
+# --- a model ---------------------------------------------------------------------------------
+
+
+def why_model(view: View, unplaced: Iterable[Unplaced], name: str, facts: ModelFacts | None) -> Why:
+    """Why this many replicas of a model of the catalog, and no others."""
+    assert view.desired.catalog is not None
+    model = view.desired.catalog.models[name]
+    missing = next((item for item in unplaced if item.model == name), None)
+    troubles = [(g, t) for (m, g), t in sorted(view.ledger.troubles.items()) if m == name]
+    ready = sum(r.serves and r.id not in view.ledger.drains for r in view.of_model(name))
+    count_wanted = wanted(view, model)
+    said = [
+        f"{ready} of {count_wanted} ready; {_bounds(view, model)}",
+        *stops_all(view),
+        *([f"paused: {reason}"] if (reason := view.desired.marks.paused.get(name)) else []),
+        *(line for generation, trouble in troubles for line in _trouble(view, name, generation, trouble)),
+        *([f"no place for {_profile(missing)}: {missing.because}"] if missing is not None else []),
+        *(
+            f"{replica.id}: {' '.join(replica_state(view, replica)).strip()}"
+            for replica in view.of_model(name)
+        ),
+    ]
+    rejected = _by_node(missing)
+    return Why(
+        "model",
+        name,
+        _model_state(view, name, ready, count_wanted, missing, troubles),
+        tuple(said),
+        rejected[:MOST_NODES],
+        max(0, len(rejected) - MOST_NODES),
+        _would_fit(view, missing, model, facts),
+        _next_of_model(view, name, missing, troubles),
+    )
+
+
+def _model_state(
+    view: View,
+    name: str,
+    ready: int,
+    count_wanted: int,
+    missing: Unplaced | None,
+    troubles: list[tuple[str, Trouble]],
+) -> str:
+    if name in view.desired.marks.paused:
+        return "Paused"
+    if troubles:
+        return "Backoff" if any(trouble.until > view.now for _, trouble in troubles) else "Retrying"
+    if missing is not None:
+        return "Pending"
+    return "Ready" if ready >= count_wanted else "Starting"
+
+
+def _bounds(view: View, model: Model) -> str:
+    low, high = model.scaling.min, model.scaling.max
+    place = view.desired.catalog.place(f"model/{model.name}") if view.desired.catalog is not None else None
+    bounds = f"{low} is asked for" if low == high else f"between {low} and {high} by what is in flight"
+    return f"{bounds} ({place})" if place is not None else bounds
+
+
+def stops_all(view: View) -> Iterator[str]:
+    """What holds up everything."""
+    if view.dark:
+        yield "most nodes fell silent together: nothing is placed and nothing is stopped"
+    if not view.heard:
+        names = ", ".join(sorted(map(view.fleet.name, view.unheard))[:10])
+        yield f"waits for nodes of the roster that have not spoken since a restart: {names}"
+
+
+def _trouble(view: View, name: str, generation: str, trouble: Trouble) -> Iterator[str]:
+    left = trouble.until - view.now
+    when = f"try {trouble.failures + 1} in {show_seconds(left)}" if left > 0 else "it may be tried now"
+    yield f"generation {generation[:6]} failed to start {count(trouble.failures, 'time')}, {when}; last: {trouble.reason}"
+    if trouble.nodes:
+        yield f"nodes avoided where others fit: {', '.join(map(view.fleet.name, trouble.nodes))}"
+    older = [r.id for r in view.of_model(name) if r.generation != generation and r.serves]
+    if older:
+        yield f"the roll-out of {generation[:6]} is halted: {', '.join(older)} of before go on serving"
+
+
+def _profile(missing: Unplaced) -> str:
+    return f"one replica under profile {missing.profile}"
+
+
+def _by_node(missing: Unplaced | None) -> tuple[Rejected, ...]:
+    if missing is None:
+        return ()
+    groups = itertools.groupby(missing.reasons, key=lambda reason: reason.node)
+    return tuple(Rejected(node, tuple((r.rule, r.said) for r in reasons)) for node, reasons in groups)
+
+
+def _would_fit(
+    view: View, missing: Unplaced | None, model: Model, facts: ModelFacts | None
+) -> tuple[str, ...]:
+    """Other profiles and moves, and nodes of which one single reason stands in the way."""
+    if missing is None or view.desired.catalog is None:
+        return ()
+    profile = view.desired.catalog.profiles[missing.profile]
+    size = view.board.known_size(model.cache_name) or view.desired.sizes.get(model.cache_name, 0)
+    alone = [
+        f"on {each.node} were it not for this: {each.reasons[0][1]}"
+        for each in _by_node(missing)
+        if len(each.reasons) == 1
+    ]
+    return (*would_fit(view, model, profile, size, facts), *alone[:3])
+
+
+def _next_of_model(
+    view: View, name: str, missing: Unplaced | None, troubles: list[tuple[str, Trouble]]
+) -> str:
+    if name in view.desired.marks.paused:
+        return f"llmgw resume {name}"
+    if troubles:
+        return f"llmgw logs {name} --previous, then llmgw retry {name}"
+    return f"llmgw events --for {name}" if missing is None else "llmgw nodes"
+
+
+# --- a replica -------------------------------------------------------------------------------
+
+
+def why_replica(view: View, name: str) -> Why:
+    """Why a replica of the fleet is where it is and what it is."""
+    replica = view.replicas[name]
+    state, detail = replica_state(view, replica)
+    said = [
+        *([detail] if detail else []),
+        *stops_all(view),
+        *_draining(view, replica),
+        *_place(replica, view),
+        *_current(view, replica),
+        *_elsewhere(view, replica),
+    ]
+    return Why("replica", name, state, tuple(said), try_next=f"llmgw logs {name}")
+
+
+def _place(replica: Replica, view: View) -> Iterator[str]:
+    for peer, shard in zip(replica.spec.peers, replica.shards, strict=True):
+        node = view.fleet.name(peer.node)
+        if shard is None:
+            yield f"rank {peer.rank} is on {node}, which does not report it"
+            continue
+        cards = f" GPU {', '.join(shard.spec.gpus)}" if shard.spec.gpus else ""
+        yield f"rank {peer.rank} on {node}{cards}: {shard.state} for {show_seconds(max(0.0, view.now - shard.since))}"
+
+
+def _current(view: View, replica: Replica) -> Iterator[str]:
+    wants = view.board.wants
+    if wants is None:
+        return
+    want = wants.models.get(replica.model)
+    if want is None:
+        yield f"{replica.model} is not in the catalog: it has to go"
+    elif replica.generation not in want.generations:
+        yield f"generation {replica.generation[:6]} is not the catalog's any more: a successor takes over"
+
+
+def _draining(view: View, replica: Replica) -> Iterator[str]:
+    """For whom a drain still waits."""
+    drain = view.ledger.drains.get(replica.id)
+    if drain is None:
+        return
+    yield f"drains since {show_seconds(view.now - drain.since)}: {drain.because}"
+    if not drain.stop_sent:
+        yield from (f"waits for {who}" for who in _waits_for(view, replica, drain))
+
+
+def _waits_for(view: View, replica: Replica, drain: Draining) -> Iterator[str]:
+    for name, gateway in sorted(view.fleet.gateways.items()):
+        flying = gateway.in_flight.get(replica.id, 0)
+        if flying:
+            yield f"{count(flying, 'request')} in flight at gateway {name}"
+        elif view.now - gateway.last_seen >= view.timers.gateway_silent:
+            yield f"gateway {name}, silent for {show_seconds(view.now - gateway.last_seen)}"
+        elif drain.version == NEW or not drain.version <= gateway.acked <= view.ledger.routes.version:
+            yield f"gateway {name}, which has not acknowledged the table that says so"
+    head = replica.shards[0]
+    if head is not None and head.status.idle is False:
+        yield "its engine, which is not idle"
+
+
+def _elsewhere(view: View, replica: Replica) -> Iterator[str]:
+    """Why it is here and not on the other nodes: those that would take it too, and why the others do not."""
+    wants = view.board.wants
+    want = wants.models.get(replica.model) if wants is not None else None
+    if want is None:
+        return
+    spec = replica.spec
+    request = Request(want.model, spec.profile, spec.generation, spec.cache_name, spec.source_bytes)
+    here = {peer.node for peer in spec.peers}
+    others = [site for name, site in sorted(view.board.stock.sites.items()) if name not in here]
+    free: list[str] = []
+    for site in others[:MOST_NODES]:
+        if found := refusals([site], request):
+            yield f"not on {site.name}: {found[0].said}"
+        else:
+            free.append(site.name)
+    if free:
+        yield (
+            f"{', '.join(free)} would do now too; placed by siblings apart, then the cards that are wanted"
+            " least, best fit, weights held, name"
+        )

@@ -1,0 +1,77 @@
+"""Why a node is what it is: whether it takes anything new, what runs there, what does not fit on it.
+
+The API answers `llmgw why NODE` with it. Pure, from one `View`.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from llmgw.kit.text import count
+from llmgw.kit.units import show_memory, show_seconds
+from llmgw.planning.needs import Unplaced
+from llmgw.planning.placement import Site
+from llmgw.planning.screen import replica_state
+from llmgw.planning.view import View
+from llmgw.planning.why import Why, stops_all
+
+
+def why_node(view: View, unplaced: Iterable[Unplaced], node: str) -> Why:
+    """Why a node of the roster is what it is, what runs there, and what does not fit on it."""
+    name, standing = view.fleet.name(node), view.standings[node]
+    known, site = view.fleet.nodes.get(node), view.board.stock.sites.get(node)
+    if known is None or site is None:
+        said = "it has not spoken since this control plane started; a restart waits for it"
+        return Why("node", name, standing, (said, *stops_all(view)), try_next=f"llmgw node forget {name}")
+    silence = max(0.0, view.now - known.last_seen)
+    here = sorted({shard.spec.replica for shard in view.fleet.on_node(node)})
+    lines = [
+        f"spoke {show_seconds(silence)} ago" + ("" if known.connected else ", its connection has ended"),
+        *stops_all(view),
+        *_standing(view, node, silence),
+        *_taken(view, node, here),
+        *_cards(site),
+        *known.info.warnings,
+        *(f"runs {each}: {' '.join(replica_state(view, view.replicas[each])).strip()}" for each in here),
+        *(
+            f"does not take {item.model}: {reason.said}"
+            for item in unplaced
+            for reason in item.reasons
+            if reason.node == name
+        ),
+    ]
+    return Why("node", name, standing, tuple(lines), try_next=_next_of_node(view, node, name))
+
+
+def _standing(view: View, node: str, silence: float) -> Iterator[str]:
+    if node in view.desired.marks.confirmed_lost:
+        yield "somebody confirmed that it is lost; it ends when it speaks"
+    elif view.standings[node] == "Unreachable" and not view.dark:
+        yield f"lost in {show_seconds(max(0.0, view.timers.lost - silence))} if it stays silent; nothing new is placed"
+
+
+def _taken(view: View, node: str, here: list[str]) -> Iterator[str]:
+    """Whether it takes anything new."""
+    marks = view.desired.marks
+    if node in marks.draining:
+        yield f"draining: {marks.draining[node]}"
+        yield (
+            f"{count(len(here), 'replica')} left, each goes once its successor is ready" if here else "empty"
+        )
+    elif node in marks.cordoned:
+        yield f"cordoned: {marks.cordoned[node]}"
+    elif node in view.board.cordoned:
+        yield f"quarantined: {view.board.cordoned[node]}"
+
+
+def _cards(site: Site) -> Iterator[str]:
+    for gpu in site.room.info.gpus or ():
+        if not gpu.healthy:
+            yield f"GPU {gpu.uuid} is withdrawn: {gpu.said or 'not healthy'}"
+        elif gpu.foreign:
+            yield f"GPU {gpu.uuid}: {show_memory(gpu.foreign)} held by processes that are not llmgw's"
+
+
+def _next_of_node(view: View, node: str, name: str) -> str:
+    marks = view.desired.marks
+    if node in marks.draining or node in marks.cordoned:
+        return f"llmgw node uncordon {name}"
+    return f"llmgw node confirm-lost {name}" if view.standings[node] == "Unreachable" else ""
