@@ -121,6 +121,7 @@ class Applying:
             "commit": past.commit,
             "message": past.message,
             "plan": past.plan,
+            "digest": past.digest,
             "stands": past.number == self._adoption.number,
             "ended": record.ended.isoformat() if record is not None and record.ended is not None else "",
             "result": (record.result or GOES_ON) if record is not None else "",
