@@ -105,10 +105,9 @@ def _outage(plan: Plan, old: Catalog | None, new: Catalog) -> Iterator[Fired]:
         if was == is_now and name != was:
             continue  # an alias of the same model: that model's own name is looked at
         ready = service[was].now if was in service else 0
-        chain = _chain(new, is_now)
-        if not ready or not new.models[is_now].scaling.min:
+        if not ready or not (new.models[is_now].scaling.min or service[is_now].after):
             continue
-        if any(model in service and service[model].lowest for model in chain):
+        if any(model in service and service[model].lowest for model in _chain(new, is_now)):
             continue
         moved = "" if was == is_now else f"; it moves from {was} to {is_now}"
         yield Fired("outage", name, f"{name} has {ready} ready now and would have 0 on the way{moved}")
