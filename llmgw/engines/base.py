@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Literal, Protocol
 
 from llmgw.catalog.model import Profile
+from llmgw.fleet.causes import ran_out_of_memory
 from llmgw.fleet.shard import ShardSpec
 from llmgw.kit.text import safe
 
@@ -99,6 +100,10 @@ class Adapter(Protocol):
 
         Raises Failed where the engine cannot be run like this at all.
         """
+        ...
+
+    def version(self, engine: str) -> tuple[str, ...]:
+        """The command line that tells the version of the program `engine`. It may take seconds: run on purpose only."""
         ...
 
     def watch(self, spec: ShardSpec) -> Watch:
@@ -199,10 +204,12 @@ def how_it_ended(code: int | None) -> str:
 
 
 def last_error(log_tail: str) -> str:
-    """The last line that reads like an error, or nothing; safe to show, at most 300 characters."""
+    """The last line that reads like an error, one of memory before others; or nothing. Safe to show, at most 300 characters."""
     lines = (safe(raw).strip() for raw in log_tail.splitlines())
     errors = [line for line in lines if _ERROR.search(line) and not _NOISE.search(line)]
-    return errors[-1][:300] if errors else ""
+    # Engines end with a line that only points at it; where memory ran out, that is the news.
+    memory = [line for line in errors if ran_out_of_memory(line)]
+    return (memory or errors)[-1][:300] if errors else ""
 
 
 def explained(ended: str, log_tail: str) -> str:

@@ -11,8 +11,9 @@ from llmgw.catalog.model import Profile
 from llmgw.planning.placement import NoFit, Request, Site, refusals
 from llmgw.planning.stock import Stock
 
-Asked = tuple[Profile, frozenset[str], int, str]
-"""What a request's refusals follow from: profile, avoided nodes, bytes to fetch, weights if a node holds them."""
+Asked = tuple[Profile, frozenset[str], frozenset[str], int, str]
+"""What a request's refusals follow from: profile, avoided nodes and cards, bytes to fetch, weights if a node
+holds them."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -35,7 +36,7 @@ class Explanations:
         """Every reason of every one of `nodes`, in their order."""
         held = request.cache_name if stock.size(request.cache_name) else ""
         size = request.source_bytes if request.model.source.fetched else 0
-        asked = (request.profile, request.avoid, size, held)
+        asked = (request.profile, request.avoid, request.spare, size, held)
         answer = self._kept.get(asked) or self._answers.get(asked) or _Answer({})
         self._kept[asked] = answer
         if answer.version != stock.version:

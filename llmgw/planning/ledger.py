@@ -9,16 +9,22 @@ from collections.abc import Mapping
 
 from llmgw.fleet.routes import Routes
 
+MOST_CARDS = 64
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Trouble:
-    """Failed starts of one (model, generation); the newest was `at`. `until` is when it may be tried again."""
+    """Failed starts of one (model, generation); the newest was `at`. `until` is when it may be tried again.
+
+    `nodes` are where the newest failed; `cards` (GPU UUIDs, the newest `MOST_CARDS`) had too little memory for it.
+    """
 
     failures: int
     until: float
     reason: str
     nodes: tuple[str, ...] = ()
     at: float = 0.0
+    cards: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -38,7 +38,10 @@ class NoFit:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Request:
-    """One replica looking for a place. `source_bytes` is 0 while nobody knows the size."""
+    """One replica looking for a place. `source_bytes` is 0 while nobody knows the size.
+
+    `avoid` are node ids, `spare` the UUIDs of cards, where it did not start lately.
+    """
 
     model: Model
     profile: Profile
@@ -46,6 +49,7 @@ class Request:
     cache_name: str
     source_bytes: int = 0
     avoid: frozenset[str] = frozenset()
+    spare: frozenset[str] = frozenset()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -102,13 +106,15 @@ def cards_free(site: Site, request: Request) -> str:
         return ""
     if site.room.info.gpus is None:
         return "its GPUs are not known"
-    most = max((len(usable(site.room, request.profile, kind)) for kind in site.room.free), default=0)
+    most = max((len(usable(site.room, request, kind)) for kind in site.room.free), default=0)
     if most >= wanted:
         return ""
     kind = f" of {'/'.join(request.profile.gpu_types)}" if request.profile.gpu_types else ""
     holders = sorted(set(site.room.held_by.values()))
     held = f"; {', '.join(holders)} hold the others" if holders else ""
-    return f"{most} GPUs{kind} free, {wanted} needed{held}"
+    spared = sum(gpu.uuid in request.spare for gpu in site.room.free_gpus())
+    short = f"; on {spared} more its memory ran out last time" if spared else ""
+    return f"{most} GPUs{kind} free, {wanted} needed{held}{short}"
 
 
 def cores_and_memory_fit(site: Site, request: Request) -> str:
@@ -153,9 +159,13 @@ RULES: tuple[Callable[[Site, Request], str], ...] = (
 """In the order people read them. Each returns why not, or nothing."""
 
 
-def usable(room: Room, profile: Profile, kind: str) -> list[Gpu]:
-    """The free cards of one type that `profile` may use, in the node's order."""
-    return [gpu for gpu in room.free.get(kind, ()) if _card_fits(gpu, profile)]
+def usable(room: Room, request: Request, kind: str) -> list[Gpu]:
+    """The free cards of one type that `request` may use, in the node's order."""
+    return [
+        gpu
+        for gpu in room.free.get(kind, ())
+        if _card_fits(gpu, request.profile) and gpu.uuid not in request.spare
+    ]
 
 
 def _card_fits(gpu: Gpu, profile: Profile) -> bool:
@@ -178,7 +188,7 @@ def refusals(sites: Iterable[Site], request: Request) -> list[NoFit]:
 
 def fits(site: Site, request: Request, kind: str) -> bool:
     """Whether the node can take a shard of `request` now, on cards of this type."""
-    enough = kind == CPU or len(usable(site.room, request.profile, kind)) >= request.profile.gpus_per_node
+    enough = kind == CPU or len(usable(site.room, request, kind)) >= request.profile.gpus_per_node
     return enough and not any(rule(site, request) for rule in RULES if rule is not cards_free)
 
 
@@ -213,7 +223,7 @@ def specs(replica: str, request: Request, choice: Choice) -> tuple[ShardSpec, ..
             profile=profile,
             source=request.model.source,
             peers=peers,
-            gpus=tuple(gpu.uuid for gpu in usable(site.room, profile, choice.kind)[: profile.gpus_per_node]),
+            gpus=tuple(gpu.uuid for gpu in usable(site.room, request, choice.kind)[: profile.gpus_per_node]),
             source_bytes=request.source_bytes,
         )
         for rank, site in enumerate(choice.sites)

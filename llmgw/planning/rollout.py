@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable
 
 from llmgw.catalog.model import Model
 from llmgw.fleet.replica import Replica
+from llmgw.kit import text
 from llmgw.planning.ledger import Trouble
 from llmgw.planning.needs import Need, stays
 from llmgw.planning.scaling import wanted
@@ -183,7 +184,12 @@ def _swap(
 def _reason(view: View, stale: list[Replica], trouble: Trouble | None) -> str:
     """Why one is created, other than that one is missing."""
     if trouble is not None:
-        return f"try {trouble.failures + 1} after: {trouble.reason}"
+        spared = (
+            f"; rather not on the {text.count(len(trouble.cards), 'card')} where memory ran out"
+            if trouble.cards
+            else ""
+        )
+        return f"try {trouble.failures + 1} after: {trouble.reason}{spared}"
     moved = [said for replica in stale if (said := _drained_node(view, replica))]
     return moved[0] if moved else "its generation changed" if stale else ""
 

@@ -55,7 +55,8 @@ def search_for(view: View, needs: Needs, model: str) -> Search:
 
 
 def _requests(view: View, model: str) -> tuple[Request, ...]:
-    """The model under each of its profiles, in order; first without the nodes where it failed."""
+    """The model under each of its profiles, in order; first without the nodes where it failed, and on no
+    cards whose memory ran out under it."""
     if view.board.wants is None:
         return ()
     found: list[Request] = []
@@ -64,8 +65,10 @@ def _requests(view: View, model: str) -> tuple[Request, ...]:
     for generation, profile in want.generations.items():
         trouble = view.ledger.troubles.get((model, generation))
         plain = Request(want.model, profile, generation, want.cache_name, size)
-        if trouble is not None and trouble.nodes:
-            found.append(dataclasses.replace(plain, avoid=frozenset(trouble.nodes)))
+        if trouble is not None:
+            sparing = dataclasses.replace(plain, spare=frozenset(trouble.cards))
+            elsewhere = dataclasses.replace(sparing, avoid=frozenset(trouble.nodes))
+            found += [request for request in (elsewhere, sparing) if request != plain]
         found.append(plain)
     return tuple(found)
 

@@ -5,13 +5,14 @@ terminal failure, only a capped delay with its reason.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
+from llmgw.fleet.causes import ran_out_of_memory
 from llmgw.fleet.replica import Replica
 from llmgw.fleet.world import Shard
 from llmgw.kit.backoff import Backoff
 from llmgw.kit.chance import Chance
-from llmgw.planning.ledger import Ledger, Trouble
+from llmgw.planning.ledger import MOST_CARDS, Ledger, Trouble
 from llmgw.planning.view import View
 
 
@@ -28,8 +29,10 @@ def charge(view: View, chance: Chance) -> Ledger:
         if broke(replica) and name not in charged and name not in ledger.drains:
             failures = troubles[key].failures + 1 if key in troubles else 1
             until = view.now + delays.delay(failures, chance)
-            nodes = tuple(sorted(shard.spec.node for shard in replica.present if _broke(shard)))
-            troubles[key] = Trouble(failures, until, replica.why, nodes, view.now)
+            broken = [shard for shard in replica.present if _broke(shard)]
+            nodes = tuple(sorted(shard.spec.node for shard in broken))
+            cards = _cards(troubles[key].cards if key in troubles else (), broken)
+            troubles[key] = Trouble(failures, until, replica.why, nodes, view.now, cards)
             charged.add(name)
     for key in [key for key in troubles if _forgiven(view, key, troubles) or not _current(view, key)]:
         del troubles[key]
@@ -38,6 +41,12 @@ def charge(view: View, chance: Chance) -> Ledger:
         return ledger
     kept = ledger.troubles if same else troubles
     return dataclasses.replace(ledger, troubles=kept, charged=frozenset(charged), recalled=recalled)
+
+
+def _cards(known: tuple[str, ...], broken: Iterable[Shard]) -> tuple[str, ...]:
+    """The cards that had too little memory, those of the newest failure last."""
+    short = [gpu for s in broken if ran_out_of_memory(s.status.reason) for gpu in s.spec.gpus]
+    return (*(gpu for gpu in known if gpu not in short), *short)[-MOST_CARDS:]
 
 
 def _forgiven(view: View, key: tuple[str, str], troubles: Mapping[tuple[str, str], Trouble]) -> bool:
@@ -96,7 +105,9 @@ def _recall(
             if known.failures >= failure.count:
                 continue
             until = max(known.until, at + delays.delay(failure.count, chance))
-            troubles[key] = Trouble(failure.count, until, failure.reason, at=max(known.at, at))
+            troubles[key] = Trouble(
+                failure.count, until, failure.reason, at=max(known.at, at), cards=known.cards
+            )
             charged |= {r.id for r in view.of_model(key[0]) if r.generation == key[1] and _broke_by(r, at)}
     return registered
 
