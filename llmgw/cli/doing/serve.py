@@ -7,6 +7,7 @@ from typing import Literal
 import click
 
 from llmgw.catalog.hub import Hub
+from llmgw.cli.limits import read_limits
 from llmgw.cli.processes import log_to_stderr, read_timers, run_until_signal, state_dir
 from llmgw.cli.security import listened
 from llmgw.control import serve as control
@@ -47,6 +48,7 @@ def run(
         heartbeat=heartbeat,
         timers=read_timers(timers, heartbeat),
         following=following(catalog, watch, sync, ref, Pace(settle, rescan)),
+        guards=read_limits(catalog),
         hub=Hub(hub.rstrip("/"), os.environ.get("HF_TOKEN", "")),
     )
     run_until_signal(lambda: control.run(settings))

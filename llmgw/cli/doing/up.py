@@ -19,6 +19,7 @@ from llmgw.agent import serve as agent
 from llmgw.cli.client import Client
 from llmgw.cli.doing.apply import accept
 from llmgw.cli.exits import Exit
+from llmgw.cli.limits import read_limits
 from llmgw.cli.processes import log_to_stderr, state_dir
 from llmgw.cli.uploads import read_upload
 from llmgw.control import serve as control
@@ -129,7 +130,7 @@ class _Parts:
     """The three processes as tasks of one event loop, in a thread of its own: the main one waits and prints."""
 
     def __init__(self, where: Where) -> None:
-        self._where = where
+        self._where, self._limits = where, read_limits(where.catalog)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._follow, self._leave = asyncio.Event(), asyncio.Event()
         self._listens = threading.Event()
@@ -225,7 +226,13 @@ class _Parts:
         timers = Timers(min_ready=2.0)
         following = control.Following(self._where.catalog, "files", "auto")
         return control.Settings(
-            self._where.state / "serve", host, port, "this machine", timers=timers, following=following
+            self._where.state / "serve",
+            host,
+            port,
+            "this machine",
+            timers=timers,
+            following=following,
+            guards=self._limits,
         )
 
     def _agent(self) -> agent.Settings:
