@@ -5,7 +5,7 @@ turns it into the catalog.
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from llmgw.catalog.documents import ModelDocument
 from llmgw.catalog.reading import Written
@@ -13,9 +13,9 @@ from llmgw.catalog.reading import Written
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Book:
-    """Every document, and who has which name (where two have it, the first by file name).
+    """Documents to compare, and who has which name (where two have it, the first by file name).
 
-    `unread` are the files whose names nobody knows: references may point there.
+    `written` is every document, or those that a rule is asked about beside the names of all. `unread` are the files whose names nobody knows: references may point there.
     """
 
     written: Sequence[Written]
@@ -48,6 +48,22 @@ def book(written: Sequence[Written]) -> Book:
             aliases.setdefault(alias, (item, index))
     unread = [item for item in written if not (item.kind and item.name) and not _empty(item)]
     return Book(written, models, profiles, aliases, unread)
+
+
+def amended(everything: Book, written: Sequence[Written], changed: Iterable[Written]) -> Book:
+    """`everything` with `changed` in the place of the documents of their kinds and names, all of them `written`.
+
+    Needs a book in which no rule found an error, and changed documents that keep every alias they had.
+    """
+    models, profiles = dict(everything.models), dict(everything.profiles)
+    aliases = dict(everything.aliases)
+    for item in changed:
+        owners = models if item.kind == "model" else profiles
+        before, owners[item.name] = owners[item.name], item
+        for index, alias in enumerate(item.aliases):
+            if alias not in aliases or aliases[alias][0] is before:
+                aliases[alias] = (item, index)
+    return Book(written, models, profiles, aliases, ())
 
 
 def _empty(item: Written) -> bool:

@@ -14,13 +14,13 @@ import stat
 from collections.abc import Iterator, Mapping, Sequence
 
 from llmgw.catalog import checks
-from llmgw.catalog.book import book
+from llmgw.catalog.book import Book, amended, book
 from llmgw.catalog.builder import MAX_BYTES, build
 from llmgw.catalog.diagnostics import MAX_PROBLEMS, Diagnostic, Invalid, Spot, ordered
 from llmgw.catalog.model import Catalog, Place
 from llmgw.catalog.reading import Written
 from llmgw.catalog.reading import read as read_tree
-from llmgw.catalog.resolve import Meaning, meaning, resolve
+from llmgw.catalog.resolve import Meaning, Whole, meaning, resolve
 from llmgw.catalog.tree import Tree
 from llmgw.kit.text import safe
 
@@ -63,6 +63,7 @@ def check(files: Mapping[str, bytes], before: Sequence[Diagnostic] = ()) -> Chec
 class _Page:
     """All that one file came to, whatever the others say."""
 
+    data: bytes
     written: Written
     problems: tuple[Diagnostic, ...] = ()
     meaning: Meaning | None = None
@@ -78,7 +79,7 @@ class Cache:
         checked = cache.check(files, unreadable)   # seconds for ten thousand files
         ...                                        # somebody edits one
         files, unreadable = snapshot(path)
-        checked = cache.check(files, unreadable)   # milliseconds: that one, and all against each other
+        checked = cache.check(files, unreadable)   # milliseconds: that one, against the names of all
 
     The answer is what `check` says of the same files. A file is known by its name and its bytes;
     one that is gone is forgotten. It holds the documents of the last snapshot. Not for two threads.
@@ -86,17 +87,28 @@ class Cache:
 
     def __init__(self) -> None:
         self._pages: dict[str, _Page] = {}
+        self._last: _Right | None = None
 
     def check(self, files: Mapping[str, bytes], before: Sequence[Diagnostic] = ()) -> Checked:
         """Everything about the catalog in `files`; `before` are problems that reading them already had."""
         with _uncollected():
-            self._pages = {name: self._page(name, files[name]) for name in sorted(files)}
-            lost = [_Page(Written(Tree(problem.place.file, b"", parsed=False))) for problem in before]
-            return _compared([*self._pages.values(), *lost], before)
+            old, self._pages = self._pages, {name: self._page(name, files[name]) for name in sorted(files)}
+            last, self._last = self._last, None
+            changed = [name for name, page in self._pages.items() if old.get(name) is not page]
+            if last is not None and not before and len(old) == len(files) and not old.keys() - files.keys():
+                kept = all(_keeps_its_names(old[name], self._pages[name]) for name in changed)
+                self._last = _amended(last, self._pages, changed) if kept else None
+            if self._last is None:
+                checked, self._last = _compared(list(self._pages.values()), before)
+                return checked
+            return Checked(self._last.whole.catalog, self._warnings())
+
+    def _warnings(self) -> list[Diagnostic]:
+        return ordered(problem for page in self._pages.values() for problem in page.problems)
 
     def _page(self, name: str, data: bytes) -> _Page:
         known = self._pages.get(name)
-        return known if known is not None and known.written.tree.data == data else _read(name, data)
+        return known if known is not None and known.data == data else _read(name, data)
 
 
 @contextlib.contextmanager
@@ -118,18 +130,51 @@ def _read(name: str, data: bytes) -> _Page:
     errors = tuple(problem for problem in found if problem.severity == "error")
     if len(found) > MAX_PROBLEMS:
         found = (errors or found)[:MAX_PROBLEMS]
-    return _Page(written, found, None if errors else meaning(written))
+    return _Page(data, written, found, None if errors else meaning(written))
 
 
-def _compared(pages: Sequence[_Page], before: Sequence[Diagnostic]) -> Checked:
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Right:
+    """A catalog without an error: its book, and what it came to."""
+
+    everything: Book
+    whole: Whole
+
+
+def _compared(pages: Sequence[_Page], before: Sequence[Diagnostic]) -> tuple[Checked, _Right | None]:
     """The pages against each other."""
-    everything = book([page.written for page in pages])
+    lost = [Written(Tree(problem.place.file, b"", parsed=False)) for problem in before]
+    everything = book([*(page.written for page in pages), *lost])
     found = [*before, *(problem for page in pages for problem in page.problems)]
     found += checks.together(everything)
     if any(problem.severity == "error" for problem in found):
-        return Checked(None, ordered(found))
-    meanings = [page.meaning for page in pages if page.meaning is not None]
-    return Checked(resolve(everything, meanings), ordered(found))
+        return Checked(None, ordered(found)), None
+    whole = resolve(everything, (page.meaning for page in pages if page.meaning is not None))
+    return Checked(whole.catalog, ordered(found)), _Right(everything, whole)
+
+
+def _keeps_its_names(old: _Page, new: _Page) -> bool:
+    """Whether nothing that others may refer to is gone from the file, and nothing is wrong in it by itself."""
+    was, now = old.written, new.written
+    same = (was.kind, was.name) == (now.kind, now.name) and set(was.aliases) <= set(now.aliases)
+    return same and old.meaning is not None and new.meaning is not None
+
+
+def _amended(last: _Right, pages: Mapping[str, _Page], changed: Sequence[str]) -> _Right | None:
+    """`last` with other documents in some files; None where they are not right beside the others.
+
+    No document that stayed is looked at: it was right beside the same names.
+    """
+    if not changed:
+        return last
+    new = [pages[name] for name in changed]
+    written = [page.written for page in pages.values()]
+    everything = amended(last.everything, written, (page.written for page in new))
+    asked = dataclasses.replace(everything, written=[page.written for page in new])
+    if next(iter(checks.together(asked)), None) is not None:
+        return None
+    meanings = (page.meaning for page in new if page.meaning is not None)
+    return _Right(everything, resolve(everything, meanings, last.whole))
 
 
 def read(path: pathlib.Path) -> dict[str, bytes]:

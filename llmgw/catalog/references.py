@@ -85,9 +85,9 @@ def listed_twice(item: Written, model: ModelDocument) -> Iterator[Diagnostic]:
 def fallback_ring(everything: Book) -> Iterator[Diagnostic]:
     """E306: fallbacks that lead back to where they began, through aliases too."""
     done: set[str] = set()
-    for start in everything.models:
-        if start not in done:
-            yield from _rings_from(start, everything, done)
+    for item, _ in everything.model_documents():
+        if item.name not in done:
+            yield from _rings_from(item.name, everything, done)
 
 
 def _rings_from(start: str, everything: Book, done: set[str]) -> Iterator[Diagnostic]:

@@ -1,6 +1,7 @@
 """Documents that passed every check → `catalog.model.Catalog`, the desired state.
 
-Called by `load` last: `meaning` with each document that is new, `resolve` with all of them. Texts with
+Called by `load` last: `meaning` with each document that is new, `resolve` with all of them, or with those
+that changed since the last time. Texts with
 units become numbers, what was left out is filled in, mappings become sorted pairs, and aliases among
 fallbacks become model names: what means the same is equal.
 """
@@ -8,7 +9,7 @@ fallbacks become model names: what means the same is equal.
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from llmgw.catalog.arithmetic import shape
@@ -42,23 +43,35 @@ def meaning(item: Written) -> Meaning | None:
     return Meaning(value, item.tree, _digest(value))
 
 
-def resolve(everything: Book, meanings: Sequence[Meaning]) -> Catalog:
-    """The catalog that `everything` says. Needs a book in which no rule found an error."""
-    models: dict[str, Model] = {}
-    profiles: dict[str, Profile] = {}
-    trees: dict[str, Tree] = {}
-    digest = hashlib.sha256()
-    for said in sorted(meanings, key=lambda said: said.value.name):
+@dataclasses.dataclass(frozen=True, slots=True)
+class Whole:
+    """A catalog, and what it was made of: tree and line of the digest of each document, in order."""
+
+    catalog: Catalog
+    trees: Mapping[str, Tree]
+    lines: Mapping[str, bytes]
+
+
+def resolve(everything: Book, meanings: Iterable[Meaning], before: Whole | None = None) -> Whole:
+    """The catalog that `everything` says. Needs a book in which no rule found an error.
+
+    `before` = what was resolved before, and `meanings` only those of documents that say something else since.
+    """
+    models = dict(before.catalog.models) if before is not None else {}
+    profiles = dict(before.catalog.profiles) if before is not None else {}
+    trees = dict(before.trees) if before is not None else {}
+    lines = dict(before.lines) if before is not None else {}
+    for said in sorted(meanings, key=lambda said: (said.value.name, isinstance(said.value, Profile))):
         name = said.value.name
         if isinstance(said.value, Model):
             models[name] = model = _with_fallbacks(said.value, everything)
-            trees[f"model/{name}"] = said.tree
-            digest.update(f"model {said.digest} {' '.join(model.fallbacks)}\n".encode())
+            what, line = f"model/{name}", f"model {said.digest} {' '.join(model.fallbacks)}\n"
         else:
             profiles[name] = said.value
-            trees[f"profile/{name}"] = said.tree
-            digest.update(f"profile {said.digest}\n".encode())
-    return Catalog(models, profiles, Places(trees), digest.hexdigest())
+            what, line = f"profile/{name}", f"profile {said.digest}\n"
+        trees[what], lines[what] = said.tree, line.encode()
+    digest = hashlib.sha256(b"".join(lines.values())).hexdigest()
+    return Whole(Catalog(models, profiles, Places(trees), digest), trees, lines)
 
 
 def _with_fallbacks(model: Model, everything: Book) -> Model:
