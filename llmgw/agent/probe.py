@@ -1,18 +1,25 @@
-"""Which engines this node has, found by resolving paths: nothing is run, ever.
+"""Which engines this node has, found by resolving paths: no engine is run, ever.
 
 Called once by `agent.serve`. A wrapper script that was asked for its version could start a server; a
-console script's interpreter and the metadata beside it give the version for nothing.
+console script's interpreter and the metadata beside it give the version for nothing. Where only a Python
+is configured, it is asked in one line of our own whether it could import the engine, which imports nothing.
 """
 
 import pathlib
 import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 
 from llmgw.engines.base import Adapter
 from llmgw.engines.registry import ADAPTERS
 from llmgw.fleet.node import InstalledEngine
+
+ASKED_WITHIN = 5.0
+"""Seconds that an interpreter may take; registration waits for them, once."""
+
+_FINDS = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
 
 _SHEBANG = re.compile(rb"#![ \t]*(\S+)(?:[ \t]+(\S+))?[^\n]*\n(?:'''exec'\s+(\"[^\"]+\"|\S+))?")
 _DIST = re.compile(r"(?P<name>.+)-(?P<version>[^-]+)\.dist-info\Z")
@@ -40,8 +47,31 @@ def _engine(adapter: Adapter, configured: Mapping[str, str], search: str) -> Ins
         path = shutil.which(name, path=search)
         if path is not None:
             program = pathlib.Path(path).absolute()
+            if _is_python(program) and not imports(program, adapter.name):
+                return None
             return InstalledEngine(adapter.name, version(program, adapter.name), str(program))
     return None
+
+
+def imports(interpreter: pathlib.Path, module: str, within: float = ASKED_WITHIN) -> bool:
+    """Whether `interpreter` finds the package `module`. One that starts, answers late or breaks is no proof."""
+    try:
+        done = subprocess.run(
+            (str(interpreter), "-c", _FINDS, module),
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=within,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
+
+
+def _is_python(program: pathlib.Path) -> bool:
+    return program.name.startswith("python")
 
 
 def version(program: pathlib.Path, engine: str) -> str:
@@ -49,8 +79,8 @@ def version(program: pathlib.Path, engine: str) -> str:
 
     For a bare Python interpreter it is the version of the engine installed in it.
     """
-    interpreter = program if program.name.startswith("python") else _interpreter(program)
-    if interpreter is None or not interpreter.name.startswith("python"):
+    interpreter = program if _is_python(program) else _interpreter(program)
+    if interpreter is None or not _is_python(interpreter):
         return ""
     wanted = engine if interpreter == program else program.name
     for directory in _site_packages(interpreter):

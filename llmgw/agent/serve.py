@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from llmgw.agent import cgroups, core, inventory, launcher, marks, probe
 from llmgw.agent.cache import Cache
 from llmgw.agent.connection import Link
+from llmgw.agent.engine_check import EngineCheck
 from llmgw.agent.fetch import Limits as FetchLimits
 from llmgw.agent.gpus import Gpus
 from llmgw.agent.inventory import Inventory
@@ -48,7 +49,8 @@ class Settings:
 
     `control_tls` and `token` are what the control plane is called with. `engines` names programs by engine, in place of the usual names; `ports` is [first, last];
     `address` is where its engines listen; without a `cache` weights lie below the state directory.
-    Seconds: `progress_every` while something is fetched, `inventory_every` between looks at cards and ports.
+    Seconds: `progress_every` while something is fetched, `inventory_every` between looks at cards and ports,
+    `check_within` that an engine may take for its version.
     """
 
     state_dir: pathlib.Path
@@ -68,6 +70,7 @@ class Settings:
     limits: core.Limits = dataclasses.field(default_factory=core.Limits)
     progress_every: float = 1.0
     inventory_every: float = 30.0
+    check_within: float = 45.0
 
 
 async def run(settings: Settings, *, ready: Callable[[str], None] | None = None) -> None:
@@ -104,7 +107,9 @@ class _Agent:
         chance = unseeded()
         self._cache = Cache(settings.cache or settings.state_dir / "cache")
         self._weights = Weights(self._cache, self.tasks, clock, chance, settings.fetch, settings.hub)
-        engines = probe.find(settings.engines, probe.search_path(os.environ.get("PATH", "")))
+        self._engines = engines = probe.find(
+            settings.engines, probe.search_path(os.environ.get("PATH", ""))
+        )
         self._node_info = self._said = self._describe(engines)
         self._inventory = Inventory(self._node_info, self._gpus, self._cache.root)
         self._link = Link(
@@ -144,6 +149,14 @@ class _Agent:
             cgroups=self._cgroups,
             engines=inventory.engines_by_name(engines),
             inherited=launcher.inherited(),
+        )
+        self._checks = EngineCheck(
+            self.node,
+            self._settings.state_dir,
+            cgroups=self._cgroups,
+            inherited=launcher.inherited(),
+            timers=self._settings.timers.sweep,
+            within=self._settings.check_within,
         )
         return Supervisor(
             hands,
@@ -207,7 +220,8 @@ class _Agent:
             )
         except OSError as error:
             log.warning("cannot look at this node: %s", error)
-        return dataclasses.replace(self._node_info, warnings=self._warnings())
+        engines = self._checks.remembered(self._engines)
+        return dataclasses.replace(self._node_info, engines=engines, warnings=self._warnings())
 
     def _ours(self) -> set[int]:
         """The pids of our shards. What nothing describes holds its cards as a stranger does, until it has ended."""
@@ -217,7 +231,12 @@ class _Agent:
 
     def _warnings(self) -> tuple[str, ...]:
         unkept = (self._unkept,) if self._unkept else ()
-        return (*self._problems, *unkept, *self._supervisor.warnings())
+        broken = (
+            f"{engine.name} does not run: {engine.checked}"
+            for engine in self._checks.remembered(self._engines)
+            if engine.works is False
+        )
+        return (*self._problems, *unkept, *broken, *self._supervisor.warnings())
 
     def _report(self, statuses: tuple[ShardStatus, ...]) -> None:
         self._link.report(statuses)
@@ -273,8 +292,16 @@ class _Agent:
             self.tasks.start(f"collect {command.seq}", self._collect(command))
         elif isinstance(command, messages.Logs):
             self.tasks.start(f"logs {command.seq}", self._send_log(command))
+        elif isinstance(command, messages.Check):
+            self.tasks.start(f"check {command.seq}", self._check(command))
         else:
             self._supervisor.order(command)
+
+    async def _check(self, command: messages.Check) -> None:
+        engines = await self._checks.run(self._engines)
+        data = {"engines": [dataclasses.asdict(engine) for engine in engines]}
+        self._link.answer(messages.Result(seq=command.seq, data=data))
+        self._look.set()
 
     async def _send_log(self, command: messages.Logs) -> None:
         self._link.answer(await self._log_answers.answer(command, self._supervisor.state.shards))
@@ -294,4 +321,4 @@ class _Agent:
 
 def _told(info: NodeInfo) -> tuple[object, ...]:
     """What the control plane is told of at once when it changes."""
-    return info.gpus, info.ports_taken, info.weights, info.warnings
+    return info.gpus, info.ports_taken, info.weights, info.engines, info.warnings

@@ -36,6 +36,8 @@ VERBS: dict[str, str] = {
     "nodes": "Every node, with what it has and what is free.",
     "models": "Every model, with its ready count.",
     "events": "What happened, newest last; -w follows.",
+    "logs": "What an engine said; -f follows, --previous is the one before.",
+    "why": "Why a model, a replica or a node is as it is.",
     "node": "Cordon, drain or forget a node.",
     "pause": "Leave a model alone, with a reason; what runs goes on.",
     "resume": "End a pause.",
@@ -43,10 +45,14 @@ VERBS: dict[str, str] = {
     "ci": "For workflows: the sticky comment of a pull request, the plan that was reviewed.",
     "fleet": "The fleet as a file, to plan against where the control plane cannot be reached.",
     "gc": "List weights that nothing wants; --collect asks the nodes to remove exactly those.",
+    "engine-check": "Run the engines' own version commands on a node, on purpose.",
     "token": "Who may join the fleet and ask the control plane: make, list, revoke tokens.",
     "serve": "The control plane of a fleet.",
     "agent": "The agent of one node.",
     "gateway": "The front door: OpenAI's API over the ready replicas.",
+    "doctor": "What a person would check, checked.",
+    "version": "Releases: this command's, the control plane's, agents', gateways'.",
+    "completion": "Make a shell complete verbs, options and names.",
     "schema": "The JSON Schema of catalog files.",
 }
 """Verb → its one line of help, in the order people read them."""
@@ -61,7 +67,7 @@ class Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
         if cmd_name not in VERBS:
             return None
-        module = importlib.import_module(f"llmgw.cli.{cmd_name}")
+        module = importlib.import_module(f"llmgw.cli.{cmd_name.replace('-', '_')}")
         command: click.Command = module.command
         command.name = cmd_name
         if COLOR not in command.params:

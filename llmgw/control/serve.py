@@ -14,10 +14,12 @@ from typing import Literal
 
 from llmgw.catalog.hub import Hub
 from llmgw.catalog.model import Catalog
+from llmgw.control.about import About
 from llmgw.control.adoption import Adoption
 from llmgw.control.api import Api, nothing_followed
 from llmgw.control.applying import Applying
 from llmgw.control.asking import Asking
+from llmgw.control.checking import Checking
 from llmgw.control.collecting import Collecting
 from llmgw.control.commits import Commits
 from llmgw.control.doors import names
@@ -203,6 +205,17 @@ class _Plane:
         self._hands = Hands(store, self._loop, self._journal, self._keeping, clock, forget=self._forget_node)
         self._watch = self._watching()
         self._following: asyncio.Task[None] | None = None
+        followed = self._watch.report if self._watch is not None else nothing_followed
+        self._about = About(
+            self._loop,
+            self._adoption,
+            store,
+            self._journal,
+            knowledge,
+            clock,
+            about={"cluster": settings.cluster, "build": BUILD},
+            followed=followed,
+        )
         api = Api(
             self._loop,
             self._adoption,
@@ -212,7 +225,7 @@ class _Plane:
             cluster=settings.cluster,
             epoch=self.epoch,
             build=BUILD,
-            followed=self._watch.report if self._watch is not None else nothing_followed,
+            followed=followed,
             held=lambda: self._switch.held,
             hosts=names(settings.host, *settings.hosts),
             door=token_routes.refusal,
@@ -222,6 +235,8 @@ class _Plane:
                 **FleetApi(self._adoption, clock).routes,
                 **HandsApi(self._hands, self._adoption, self._loop, self._journal, clock, chance).routes,
                 **self._logs.routes,
+                **self._about.routes,
+                **Checking(self._loop, self._asking).routes,
             },
         )
         self._listener = Listener(self._peers.serve, api.answer)
@@ -316,6 +331,8 @@ class _Plane:
         if isinstance(message, messages.Register):
             self._hands.returned(peer.id)
             self._logs.known(spec for spec, _ in message.shards)
+        if isinstance(message, messages.Subscribe):
+            self._about.met(peer.id, message)
         if isinstance(message, messages.Register | messages.Subscribe | messages.Leave):
             self._keep_roster()
 

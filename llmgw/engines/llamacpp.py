@@ -23,6 +23,9 @@ class LlamaCpp:
         argv = _server(spec, weights, engine) if spec.rank == 0 else _worker(spec, engine)
         return base.CommandLine(argv, spec.profile.env)
 
+    def version(self, engine: str) -> tuple[str, ...]:
+        return (engine, "--version")
+
     def watch(self, spec: ShardSpec) -> base.Watch:
         if spec.rank > 0:
             return base.Watch("listening", "joined", spec.port)

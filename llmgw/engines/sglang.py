@@ -34,6 +34,11 @@ class Sglang:
         )
         return base.CommandLine(argv, (("HF_HUB_OFFLINE", "1"), *profile.env))
 
+    def version(self, engine: str) -> tuple[str, ...]:
+        if _is_interpreter(engine):
+            return (engine, "-c", "import sglang; print(sglang.__version__)")
+        return (engine, "version")
+
     def watch(self, spec: ShardSpec) -> base.Watch:
         if spec.rank > 0:
             return base.Watch("alive", "joined", base.rendezvous(spec))
@@ -61,9 +66,13 @@ def _canary(spec: ShardSpec) -> base.Canary:
     return base.EMBEDDING if embeds else base.COMPLETION
 
 
+def _is_interpreter(engine: str) -> bool:
+    return pathlib.PurePath(engine).name.startswith("python")
+
+
 def _program(engine: str) -> tuple[str, ...]:
     """The console script, or the module where only an interpreter is configured."""
-    if pathlib.PurePath(engine).name.startswith("python"):
+    if _is_interpreter(engine):
         return (engine, "-m", "sglang.launch_server")
     return (engine, "serve")
 

@@ -39,6 +39,9 @@ class Vllm:
         )
         return base.CommandLine(argv, (*env, *spec.profile.env))
 
+    def version(self, engine: str) -> tuple[str, ...]:
+        return (engine, "--version")
+
     def watch(self, spec: ShardSpec) -> base.Watch:
         if spec.rank > 0:
             return base.Watch("alive", "joined", base.rendezvous(spec))

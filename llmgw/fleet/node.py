@@ -21,11 +21,17 @@ class Gpu:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class InstalledEngine:
-    """An engine found by resolving paths. `version` is empty where nothing tells it for free."""
+    """An engine found by resolving paths. `version` is empty where nothing tells it for free.
+
+    `works` and `checked` are what its own version command did and said when somebody ran it on purpose; None =
+    nobody did.
+    """
 
     name: str
     version: str = ""
     path: str = ""
+    works: bool | None = None
+    checked: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -149,7 +149,9 @@ def _replica_row(view: View, replica: Replica) -> ReplicaRow:
         replica=replica.id,
         model=replica.model,
         state=state,
-        ready=sum(shard.state in ("ready", "draining") for shard in replica.present),
+        ready=0
+        if replica.phase == "Lost"
+        else sum(shard.state in ("ready", "draining") for shard in replica.present),
         world=len(replica.spec.peers),
         nodes=tuple(name(peer.node) for peer in replica.spec.peers),
         engine=replica.spec.profile.engine,
@@ -215,9 +217,7 @@ def node_rows(view: View) -> tuple[NodeRow, ...]:
                 gpus_free=None if info.gpus is None else len(room.free_gpus()),
                 memory_free=info.memory_free,
                 disk_free=info.disk_free,
-                engines=None
-                if info.engines is None
-                else tuple(map(_engine, info.engines)),
+                engines=None if info.engines is None else tuple(map(_engine, info.engines)),
                 shards=room.shards,
                 cordoned="" if draining else view.board.cordoned.get(name, ""),
                 address=info.address,

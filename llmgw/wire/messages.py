@@ -138,6 +138,15 @@ class Collect(Command):
     entries: tuple[CachedWeights, ...]
 
 
+class Check(Command):
+    """Run the engines' own version commands and answer with a Result: `engines`, as Register says them.
+
+    A second one runs them again, after the first. An older agent answers `unsupported`.
+    """
+
+    kind: Literal["check"] = "check"
+
+
 class Logs(Command):
     """Send one piece of a shard's output: answered by a Result with a `LogPiece`. A second one reads again.
 
@@ -226,7 +235,7 @@ class RoutesUpdate(Message):
 
 
 Up = Register | Report | ProgressReport | Heartbeat | Result | Subscribe | Load | Leave
-Down = Registered | Refused | Assign | Start | Stop | Collect | Logs | RoutesUpdate
+Down = Registered | Refused | Assign | Start | Stop | Collect | Check | Logs | RoutesUpdate
 
 _UP: pydantic.TypeAdapter[Up] = pydantic.TypeAdapter(Annotated[Up, pydantic.Field(discriminator="kind")])
 _DOWN: pydantic.TypeAdapter[Down] = pydantic.TypeAdapter(

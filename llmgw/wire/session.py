@@ -22,7 +22,7 @@ from llmgw.wire import messages as wire
 
 HEARTBEAT_SHARE = 0.2
 
-Command = wire.Assign | wire.Start | wire.Stop | wire.Collect | wire.Logs
+Command = wire.Assign | wire.Start | wire.Stop | wire.Collect | wire.Check | wire.Logs
 
 # --- what to do ------------------------------------------------------------------------------
 

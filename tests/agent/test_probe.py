@@ -6,8 +6,9 @@ import sys
 
 import pytest
 
-from llmgw.agent.probe import find, search_path, version
+from llmgw.agent.probe import find, imports, search_path, version
 from llmgw.fleet.node import InstalledEngine
+from tests.agent.house import alive
 
 
 def script(path: pathlib.Path, text: str) -> pathlib.Path:
@@ -78,11 +79,52 @@ def test_a_configured_program_replaces_the_usual_names(tmp_path: pathlib.Path) -
     assert find({"llamacpp": str(tmp_path / "missing")}, search) == ()
 
 
-def test_a_bare_interpreter_tells_what_is_installed_in_it(tmp_path: pathlib.Path) -> None:
-    """SGLang is a module too: where only a Python is configured, its metadata answers."""
+def fake_python(tmp_path: pathlib.Path, does: str) -> pathlib.Path:
+    """Something that calls itself a Python, has SGLang's metadata beside it, and notes how it was run."""
     python = environment(tmp_path / "v", "sglang", "0.5.23")
-    (found,) = find({"sglang": str(python)}, "")
-    assert (found.version, found.path) == ("0.5.23", str(python))
+    python.unlink()
+    return script(python, f'#!/bin/sh\necho "$@" >> {tmp_path / "runs"}\n{does}\n')
+
+
+@pytest.mark.parametrize(("code", "version"), [(0, ["0.5.23"]), (1, []), (127, [])])
+def test_a_bare_interpreter_is_asked_once_and_its_exit_code_is_the_answer(
+    tmp_path: pathlib.Path, code: int, version: list[str]
+) -> None:
+    """SGLang is a module too. A Python that starts is no proof, and neither is metadata that was left behind."""
+    python = fake_python(tmp_path, f"exit {code}")
+    assert [engine.version for engine in find({"sglang": str(python)}, "")] == version
+    (asked,) = (tmp_path / "runs").read_text().splitlines()
+    assert asked.startswith("-c import importlib.util")
+    assert "find_spec" in asked
+    assert asked.endswith("sglang")
+
+
+def test_an_interpreter_that_does_not_answer_costs_its_bound(tmp_path: pathlib.Path) -> None:
+    """It is killed, and what it would have said is nobody's answer."""
+    python = fake_python(tmp_path, f"echo $$ > {tmp_path / 'pid'}; exec sleep 600")
+    assert not imports(python, "sglang", within=0.5)
+    assert not alive(int((tmp_path / "pid").read_text()))
+
+
+def test_asking_imports_nothing(tmp_path: pathlib.Path) -> None:
+    """The real interpreter finds a package whose import would do harm, and does not do it."""
+    package = tmp_path / "sglang"
+    package.mkdir()
+    (package / "__init__.py").write_text(f"open({str(tmp_path / 'harm')!r}, 'w')\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(tmp_path))
+        assert imports(pathlib.Path(sys.executable), "sglang")
+    assert not imports(pathlib.Path(sys.executable), "sglang_that_is_not_there")
+    assert not (tmp_path / "harm").exists()
+
+
+def test_a_console_script_is_not_run(tmp_path: pathlib.Path) -> None:
+    """Python's own kind of script could start a server as well: its first line is read, and no more."""
+    python = environment(tmp_path / "v", "vllm", "0.33.0", "vllm")
+    trap = tmp_path / "it-was-run"
+    script(tmp_path / "v" / "bin" / "vllm", f"#!{python}\nopen({str(trap)!r}, 'w')\n")
+    assert [engine.version for engine in find({}, str(tmp_path / "v" / "bin"))] == ["0.33.0"]
+    assert not trap.exists()
 
 
 def test_a_relative_search_path_gives_absolute_programs(

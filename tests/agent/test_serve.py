@@ -300,3 +300,27 @@ def test_a_directory_that_cannot_be_made_is_said(tmp_path: pathlib.Path) -> None
     (tmp_path / "file").touch()
     with pytest.raises(Failed, match=r"cannot use .*/file/a: Not a directory"):
         StateDir(tmp_path / "file" / "a").held().__enter__()
+
+
+def test_a_check_runs_the_engine_and_is_told_from_then_on(lab: Lab) -> None:
+    """The real engine says its version because it was asked to; the next registration still knows it."""
+
+    async def story() -> None:
+        async with listening(lab.control.serve) as (_, port):
+            async with lab.agent(port):
+                await until(lambda: lab.joined(1), "registration")
+                register = lab.control.streams[0][0]
+                assert isinstance(register, wire.Register)
+                assert register.info.engines is not None
+                assert [engine.works for engine in register.info.engines] == [None]
+                await lab.order(0, wire.Check(epoch=0, seq=0))
+                await until(lambda: "result" in lab.control.kinds(), "the answer")
+            async with lab.agent(port):
+                await until(lambda: lab.joined(2), "second registration")
+                register = lab.control.streams[1][0]
+                assert isinstance(register, wire.Register)
+                assert register.info.engines is not None
+                (engine,) = register.info.engines
+                assert (engine.works, engine.checked.startswith("version")) == (True, True)
+
+    asyncio.run(story())
