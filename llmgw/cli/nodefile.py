@@ -61,7 +61,8 @@ class NodeDocument(pydantic.BaseModel):
         """The node as if it had registered."""
         kinds = [(cards.type, cards.memory) for cards in self.gpus or () for _ in range(cards.count)]
         gpus = tuple(Gpu(f"{self.name}-gpu{i}", kind, memory) for i, (kind, memory) in enumerate(kinds))
-        engines = [InstalledEngine(*each.split(maxsplit=1)) for each in self.engines or () if each.split()]
+        named = [each.partition(" ") for each in self.engines or () if each.strip()]
+        engines = [InstalledEngine(name, version.strip()) for name, _, version in named]
         return NodeInfo(
             id=self.name,
             name=self.name,

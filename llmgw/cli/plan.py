@@ -80,6 +80,8 @@ def command(
     for word in wanted:
         if word not in FAIL_ON:
             raise click.UsageError(f"--fail-on knows {', '.join(FAIL_ON)}, not {word!r}")
+    if save is not None and only:
+        raise click.UsageError("--save keeps whole plans: leave --only out")
     source = plan.Source(path, ref or "", base or "", fleet, server)
     supposed = plan.Supposed(only, replace, without, with_)
     shown = plan.Shown(output, also, summary=summary, explain=explain, save=save)

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping
 from llmgw.catalog.load import load_files
 from llmgw.catalog.model import Catalog
 from llmgw.cli.uploads import Upload, upload_of
-from llmgw.control.commits import Commits
-from llmgw.control.trees import Tree, Unreadable, work_tree
+from llmgw.control.commits import files_of
+from llmgw.control.trees import Unreadable, work_tree
 from llmgw.errors import CatalogInvalid
 from llmgw.kit.text import count, safe
 from llmgw.kit.units import show_seconds
@@ -41,7 +41,7 @@ def read_ref(path: pathlib.Path, ref: str) -> Upload:
     tree = _tree(top, commit, below)
     if tree is None:
         raise CatalogInvalid(f"cannot plan {safe(ref)}: commit {commit[:12]} has no {below}/")
-    return upload_of(_files(path, tree, commit), commit=commit[:12], read=f"{commit[:7]} ({safe(ref)})")
+    return upload_of(_files(top, tree, below), commit=commit[:12], read=f"{commit[:7]} ({safe(ref)})")
 
 
 def read_merged(path: pathlib.Path, ref: str, base: str) -> Compared:
@@ -53,8 +53,8 @@ def read_merged(path: pathlib.Path, ref: str, base: str) -> Compared:
     if after is None:
         raise CatalogInvalid(f"cannot plan the merge of {safe(ref)} into {safe(base)}: it has no {below}/")
     said = f"{theirs[:7]} ({safe(ref)}) merged into {ours[:7]} ({safe(base)})"
-    upload = upload_of(_files(path, after, theirs), commit=theirs[:12], read=said)
-    return Compared(upload, None if before is None else _texts(_files(path, before, ours)))
+    upload = upload_of(_files(top, after, below), commit=theirs[:12], read=said)
+    return Compared(upload, None if before is None else _texts(_files(top, before, below)))
 
 
 def base_catalog(files: Mapping[str, str]) -> Catalog:
@@ -110,9 +110,9 @@ def _merge(top: pathlib.Path, ours: str, theirs: str, base: str, ref: str) -> st
     raise CatalogInvalid(f"cannot plan {where}: {safe(words[:300]) or 'git cannot merge them'}")
 
 
-def _files(path: pathlib.Path, tree: str, commit: str) -> Mapping[str, bytes]:
+def _files(top: pathlib.Path, tree: str, below: str) -> Mapping[str, bytes]:
     try:
-        return Commits(path).read(Tree(tree, commit=commit[:12]))
+        return files_of(top, tree, below)
     except Unreadable as unreadable:
         raise CatalogInvalid(unreadable.said, help=unreadable.help) from unreadable
 

@@ -146,6 +146,14 @@ class Commits:
         return self._ref
 
 
+def files_of(top: pathlib.Path, tree: str, below: str) -> Mapping[str, bytes]:
+    """The YAML files of a tree that stands at `below`: that of a merge which nobody made yet, say. Raises Unreadable."""
+    with asked(top) as objects:
+        listed = _Walk(objects, {}).files(tree, below)
+        blobs = _blobs(objects, listed, {})
+        return {name: blobs[blob] for name, blob in listed.items()}
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Commit:
     """What a commit says: its tree, those before it as people abbreviate them, who wrote it, its first line."""

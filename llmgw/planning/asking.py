@@ -68,7 +68,7 @@ def answer(
     `chance` makes a stream for each rehearsal. Raises Failed where a name that was asked for is nobody's.
     """
     asked = asked or Asked()
-    fleet, supposed = suppose(given.fleet, asked)
+    fleet, supposed = suppose(given.fleet, asked, given.now)
 
     def planned(desired: Desired) -> Plan:
         return make_plan(
@@ -94,17 +94,16 @@ def answer(
 # What is only supposed ------------------------------------------------------------------------------
 
 
-def suppose(fleet: Fleet, asked: Asked) -> tuple[Fleet, Named]:
+def suppose(fleet: Fleet, asked: Asked, now: float) -> tuple[Fleet, Named]:
     """The fleet as if, and what was supposed in words."""
     said: list[str] = []
     for name in asked.without_nodes:
-        fleet = fleet.apply(events.NodeForgotten(_node(fleet, name)), 0.0)
+        fleet = fleet.apply(events.NodeForgotten(_node(fleet, name)), now)
         said.append(f"without node {name}")
     for info in asked.with_nodes:
         if any(info.name == node.info.name for node in fleet.nodes.values()):
             raise Failed(f"cannot suppose node {info.name}: there is one of this name", help="name it anew")
-        heard = max((node.last_seen for node in fleet.nodes.values()), default=fleet.since)
-        fleet = fleet.apply(events.Registered(info), heard)
+        fleet = fleet.apply(events.Registered(info), now)
         said.append(f"with node {info.name}")
     for name in asked.replace:
         fleet = _requested(fleet, name)

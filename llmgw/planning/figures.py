@@ -38,7 +38,7 @@ def memory_line(memory: Memory, *, every: bool = False) -> str:
 def disk_line(row: Row) -> Iterator[str]:
     """What each node has to fetch, against its disk."""
     if row.held:
-        yield "weights held"
+        yield "weights held, or on their way"
         return
     for seat in row.seats:
         where = f" to {seat.node}" if len(row.seats) > 1 else ""

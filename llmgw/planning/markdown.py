@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from llmgw.kit.text import count, safe, shortened
 from llmgw.kit.units import show_bytes, show_seconds
 from llmgw.planning.plan import NotPlaced, Plan
-from llmgw.planning.render import SECTIONS, counts, plan_lines, refusal_lines, spans
+from llmgw.planning.render import SECTIONS, counts, plan_lines, refusal_lines, spans, told_rows
 from llmgw.planning.rows import Row
 
 LIMIT = 65_536
@@ -69,12 +69,12 @@ def read_header(text: str) -> Header | None:
         return None
     try:
         found = json.loads(match[1])
-        words = [found[name] for name in ("cluster", "digest", "head")]
-        if not all(isinstance(word, str) for word in words) or not isinstance(found["truncated"], bool):
-            return None
-        return Header(*words, truncated=found["truncated"])
+        header = Header(found["cluster"], found["digest"], found["head"], found["truncated"])
     except (ValueError, KeyError, TypeError):
         return None
+    words = (header.cluster, header.digest, header.head)
+    sound = all(isinstance(word, str) for word in words) and isinstance(header.truncated, bool)
+    return header if sound else None
 
 
 def _body(plan: Plan) -> list[str]:
@@ -87,7 +87,7 @@ def _body(plan: Plan) -> list[str]:
     for guard in plan.guards:
         lines += ["> [!CAUTION]", f"> blocked: {escaped(guard.said)}", ""]
     for origin, title in SECTIONS.items():
-        rows = [row for row in plan.rows if row.origin == origin]
+        rows = [row for row in told_rows(plan) if row.origin == origin]
         waiting = [item for item in plan.unplaced if item.origin == origin]
         if rows or waiting:
             lines += [f"**{title}**", "", *_table(rows, waiting), ""]

@@ -46,7 +46,7 @@ def plan_lines(plan: Plan, *, explain: bool = False, width: int | None = None) -
     lines += [f"  warning: {safe(said)}" for said in (*plan.alarms, *plan.warnings)]
     told = _Told(explain)
     for origin, title in SECTIONS.items():
-        rows = [row for row in plan.rows if row.origin == origin]
+        rows = [row for row in told_rows(plan) if row.origin == origin]
         waiting = [item for item in plan.unplaced if item.origin == origin]
         alone = plan.alone if origin == "healing" else ()
         if rows or waiting or alone:
@@ -79,7 +79,7 @@ def summary_lines(plan: Plan, *, width: int | None = None) -> list[str]:
             _bytes(row),
             "" if row.seconds is None or not _comes(row) else show_seconds(row.seconds),
         ]
-        for row in plan.rows
+        for row in told_rows(plan)
     ]
     table += [
         ["  !", safe(item.model), "", f"fits on none of {count(item.nodes, 'node')}"]
@@ -104,10 +104,18 @@ def header_lines(plan: Plan) -> list[str]:
 
 def legend(plan: Plan) -> tuple[str, ...]:
     """The symbols that this plan uses, in the order of the legend."""
-    used = {row.symbol for row in (*plan.rows, *plan.alone)}
+    used = {row.symbol for row in (*told_rows(plan), *plan.alone)}
     used |= {"!"} if plan.unplaced else set()
     used_all: set[str] = {*used, "<="} if any(_comes(row) and not row.held for row in plan.rows) else {*used}
     return tuple(symbol for symbol in LEGEND if symbol in used_all)
+
+
+def told_rows(plan: Plan) -> list[Row]:
+    """The rows less those that only say that a model changes which finds no place: that has its own line."""
+    stuck = {item.model for item in plan.unplaced}
+    return [
+        row for row in plan.rows if not (row.symbol == "~" and row.code != "routing" and row.model in stuck)
+    ]
 
 
 class _Told:
@@ -230,7 +238,7 @@ def _stops(plan: Plan) -> Iterator[str]:
 
 def counts(plan: Plan) -> dict[str, int]:
     """How much of each kind it does; bytes to fetch as far as they are known."""
-    symbols = Counter(row.symbol for row in plan.rows)
+    symbols = Counter(row.symbol for row in told_rows(plan))
     sizes = [row.fetch for row in plan.rows if _comes(row)]
     return {
         "add": symbols["+"],
