@@ -1,10 +1,14 @@
-"""Simulated time: one heap of (time, seq, event), and chance in named streams.
+"""Simulated time: heaps of (time, seq, event), and chance in named streams.
 
 `sim.world` owns one; every part of the world schedules its future here. Nothing else moves time,
 nothing reads a real clock, and two events of one instant happen in the order they were asked for.
+
+What goes on by itself (heartbeats, loads, clients) is scheduled `steadily`. While nothing else is due
+`sim.leaps` may move all of that to just before the next event of note, as one.
 """
 
 import heapq
+import math
 from collections.abc import Callable
 
 from llmgw.kit.chance import Chance, seeded
@@ -17,14 +21,25 @@ class Life:
         self.over = False
 
 
+LEAST = 2.0
+"""Seconds without an event of note that are worth a leap."""
+
+_Heap = list[tuple[float, int, Life | None, Callable[[], None]]]
+
+
 def _never() -> bool:
     return False
+
+
+def _stay(_: float) -> float:
+    return -math.inf
 
 
 class Clockwork:
     """The heap. `now` is seconds since the world began; `happened` counts events.
 
-    `wall_ahead` is how far people's clock is from it, in seconds; no decision may hang on that.
+    `wall_ahead` is how far people's clock is from it, in seconds; no decision may hang on that. `leap`
+    is asked how far to leap towards an instant at which something of note is due; the past = not now.
     """
 
     def __init__(self, seed: int) -> None:
@@ -33,7 +48,10 @@ class Clockwork:
         self.wall_ahead = 0.0
         self.seed = seed
         self._seq = 0
-        self._heap: list[tuple[float, int, Life | None, Callable[[], None]]] = []
+        self.leap: Callable[[float], float] = _stay
+        self._heap: _Heap = []
+        self._steady: _Heap = []
+        self._moved = 0.0
 
     def chance(self, name: str) -> Chance:
         """A stream of its own, so that one part drawing more moves no other part's dice."""
@@ -48,15 +66,28 @@ class Clockwork:
         """Let `event` happen in `delay` seconds, unless `life` is over by then."""
         self.at(self.now + delay, event, life)
 
+    def steadily(self, delay: float, event: Callable[[], None], life: Life | None = None) -> None:
+        """As `after`, for what goes on by itself: a leap moves it along."""
+        self._seq += 1
+        heapq.heappush(self._steady, (self.now + delay - self._moved, self._seq, life, event))
+
     def run(self, until: float, enough: Callable[[], bool] = _never) -> None:
         """Let everything up to `until` happen, or until it was `enough`, whichever ends first."""
-        while self._heap and self._heap[0][0] <= until:
-            if enough():
+        while not enough():
+            noted = self._heap[0][0] if self._heap else math.inf
+            steady = self._steady[0][0] + self._moved if self._steady else math.inf
+            if min(noted, steady) > until:
+                self.now = until
                 return
-            when, _, life, event = heapq.heappop(self._heap)
-            self.now = when
-            if life is not None and life.over:
-                continue
-            self.happened += 1
-            event()
-        self.now = until
+            if steady < noted:
+                to = self.leap(min(noted, until)) if min(noted, until) - self.now >= LEAST else self.now
+                if to > self.now:
+                    self._moved += to - self.now
+                    self.now = to
+                    continue
+            heap = self._heap if noted <= steady else self._steady
+            _, _, life, event = heapq.heappop(heap)
+            self.now = max(self.now, min(noted, steady))
+            if life is None or not life.over:
+                self.happened += 1
+                event()

@@ -108,6 +108,8 @@ class Control:
         self._streams: list[Stream] = []
         self._inbox: list[Callable[[], None]] = []
         self._planned = math.inf
+        self._plans = 0
+        self._plans_steadily = False
         self.loop = Loop(
             desired=Desired(disk.catalog),
             fleet=_fleet(disk, clock.now),
@@ -262,13 +264,29 @@ class Control:
 
     # --- deciding -----------------------------------------------------------------------------
 
-    def _plan(self, when: float) -> None:
-        if when < self._planned:
-            self._planned = when
-            self.clock.at(when, functools.partial(self._due, when), self.life)
+    @property
+    def steady(self) -> bool:
+        """Only time and heartbeats will make it decide again."""
+        return not (self.loop._news.is_set() or self._inbox or self.loop.fenced)
 
-    def _due(self, when: float) -> None:
-        if when != self._planned:
+    def leapt(self, fleet: Fleet, delay: float, instant: float) -> None:
+        """Everybody went on speaking for `delay` seconds; that is the `fleet` now, and a pass is due at `instant`."""
+        self.loop.fleet = fleet
+        self._pulse()
+        if self._plans_steadily:
+            self._planned += delay
+        self._plan(instant)
+
+    def _plan(self, when: float, *, steadily: bool = False) -> None:
+        if when >= self._planned:
+            return
+        self._planned, self._plans_steadily = when, steadily
+        self._plans += 1
+        later = self.clock.steadily if steadily else self.clock.after
+        later(max(0.0, when - self.clock.now), functools.partial(self._due, self._plans), self.life)
+
+    def _due(self, plan: int) -> None:
+        if plan != self._plans:
             return
         self._planned = math.inf
         if not self.paused:
@@ -278,8 +296,10 @@ class Control:
             self._after_decision()
 
     def _after_decision(self) -> None:
-        if self.loop._wake_at is not None:
-            self._plan(max(self.loop._wake_at, self.clock.now + AT_ONCE))
+        if self.loop._news.is_set():
+            self._plan(self.clock.now + AT_ONCE)
+        elif self.loop._wake_at is not None:
+            self._plan(max(self.loop._wake_at, self.clock.now + AT_ONCE), steadily=True)
 
     def _dispatch(self, action: actions.Action) -> bool:
         self._watcher.ordered(self, action)

@@ -6,6 +6,7 @@ came to nothing, and every few seconds.
 """
 
 import dataclasses
+import functools
 from typing import Protocol
 
 from llmgw.fleet.routes import Endpoint, Routes
@@ -47,10 +48,12 @@ class Clients:
 
 @dataclasses.dataclass(slots=True)
 class Request:
-    """One request under way on one engine."""
+    """One request under way on one engine, answered at `due`."""
 
     replica: str
     engine: Engine
+    due: float
+    noted: bool = False
 
 
 class Gateway:
@@ -82,6 +85,24 @@ class Gateway:
         """What it says arrives about now."""
         return self._stream is not None and not self.silent and self.path.whole and self.path.slow < 10.0
 
+    @property
+    def steady(self) -> bool:
+        """Nothing but loads and requests will come of it by itself."""
+        return self._stream is None or self._stream.calm
+
+    @property
+    def connected(self) -> bool:
+        """It has a stream, as far as it knows."""
+        return self._stream is not None
+
+    def leapt(self, delay: float) -> None:
+        """Clients went on as before: whoever serves has answered as lately as then."""
+        for request in self.requests:
+            request.due += 0.0 if request.noted else delay
+        if self.speaks:
+            for replica in self.green:
+                self.green[replica] += delay if self._world.whole(replica) else 0.0
+
     def in_flight(self, replica: str) -> int:
         """How many requests it has on a replica."""
         return sum(request.replica == replica for request in self.requests)
@@ -95,7 +116,7 @@ class Gateway:
     def _dial(self) -> None:
         self._stream = self._world.dial(self.path, End(self._hear, self._closed))
         if self._stream is None:
-            self.clock.after(self._chance.uniform(1.0, 4.0), self._dial, self.life)
+            self.clock.steadily(self._chance.uniform(1.0, 4.0), self._dial, self.life)
         else:
             self._say(messages.Subscribe(gateway=self.name, version=self.routes.version))
             self._load()
@@ -114,10 +135,19 @@ class Gateway:
             self._world.adopting(self, message.routes)
             self.routes = _merged(self.routes, message.routes)
             self._load()
+            self._drain()
+
+    def _drain(self) -> None:
+        """Each request on what drains is of note now: no leap moves its end."""
+        draining = {endpoint.replica for endpoint in self.routes.endpoints if endpoint.draining}
+        for request in self.requests:
+            if request.replica in draining and not request.noted:
+                request.noted = True
+                self.clock.at(request.due, functools.partial(self._answered, request), self.life)
 
     def _report(self) -> None:
         self._load()
-        self.clock.after(LOAD_EVERY * self._chance.uniform(0.8, 1.2), self._report, self.life)
+        self.clock.steadily(LOAD_EVERY * self._chance.uniform(0.8, 1.2), self._report, self.life)
 
     def _load(self) -> None:
         if self._stream is None or self.silent:
@@ -136,18 +166,18 @@ class Gateway:
     # --- the clients --------------------------------------------------------------------------
 
     def _client(self) -> None:
-        self.clock.after(self._chance.expovariate(1.0 / self._pace), self._client, self.life)
+        self.clock.steadily(self._chance.expovariate(1.0 / self._pace), self._client, self.life)
         open_ = [endpoint for endpoint in self.routes.endpoints if not endpoint.draining]
         if not open_:
             return
         endpoint = self._chance.choice(open_)
         engine = self._world.behind(endpoint)
         if engine is not None:
-            request = Request(endpoint.replica, engine)
-            self.requests.append(request)
             long = self._chance.random() < self._long
             took = self._chance.uniform(30.0, 240.0) if long else self._chance.uniform(0.5, 15.0)
-            self.clock.after(took, lambda: self._answered(request), self.life)
+            request = Request(endpoint.replica, engine, self.clock.now + took)
+            self.requests.append(request)
+            self.clock.steadily(took, lambda: request.noted or self._answered(request), self.life)
 
     def _answered(self, request: Request) -> None:
         self.requests.remove(request)

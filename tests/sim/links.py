@@ -93,6 +93,12 @@ class Stream:
         """Either end still believes in it."""
         return self.hearer["up"].open or self.hearer["down"].open
 
+    @property
+    def calm(self) -> bool:
+        """Both ends believe in it, rightly, and nothing is under way."""
+        ends = self.hearer["up"].open and self.hearer["down"].open
+        return ends and self.path.whole and not self._under_way["up"] and not self._under_way["down"]
+
     def send(self, direction: Direction, message: Any) -> None:
         """Put a message under way. An end that is closed says nothing."""
         if self.speaker[direction].open:

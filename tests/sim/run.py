@@ -3,6 +3,7 @@
 import collections
 import contextlib
 import dataclasses
+import gc
 import logging
 from collections.abc import Iterator
 
@@ -84,6 +85,7 @@ def run(
 def _watched(world: World, forgetful: bool) -> Iterator[None]:
     """Every pass inside `settle` is seen by the oracle before the next one is made."""
     decide = settle.reconcile
+    thresholds = gc.get_threshold()
 
     def watched(
         desired: Desired,
@@ -102,8 +104,10 @@ def _watched(world: World, forgetful: bool) -> Iterator[None]:
 
     settle.reconcile = watched
     logging.disable(logging.ERROR)  # alarms are expected by the thousand
+    gc.set_threshold(200_000, 50, 50)  # worlds are small, and most of what they make is no cycle
     try:
         yield
     finally:
         settle.reconcile = decide
         logging.disable(logging.NOTSET)
+        gc.set_threshold(*thresholds)
