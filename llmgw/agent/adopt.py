@@ -16,13 +16,15 @@ class Decision:
     """`adopt`: records whose leader lives, identities made whole. `sweep`: their leader died, others live.
 
     `forget`: nothing of it lives. `orphans`: marked as ours and described by nothing, by cookie: they
-    end once the control plane has been heard, and not before.
+    end once the control plane has been heard, and not before. `left`: what only a newer release
+    describes, by cookie: it is left alone.
     """
 
     adopt: tuple[Record, ...] = ()
     sweep: tuple[Record, ...] = ()
     forget: tuple[Record, ...] = ()
     orphans: tuple[Identity, ...] = ()
+    left: tuple[str, ...] = ()
 
 
 def decide(found: Found, marked: Iterable[Marked], boot: str) -> Decision:
@@ -42,19 +44,24 @@ def decide(found: Found, marked: Iterable[Marked], boot: str) -> Decision:
             sweep.append(record)
         else:
             forget.append(record)
-    orphans = (
-        _orphan(tree, boot)
+    left = tuple(
+        cookie
         for cookie, tree in by_cookie.items()
-        if not found.foreign & {cookie, *(mark.shard for mark in tree)}
+        if found.foreign & {cookie, *(mark.shard for mark in tree)}
     )
-    return Decision(tuple(adopt), tuple(sweep), tuple(forget), tuple(orphans))
+    orphans = tuple(_orphan(tree, boot) for cookie, tree in by_cookie.items() if cookie not in left)
+    return Decision(tuple(adopt), tuple(sweep), tuple(forget), orphans, left)
 
 
 def _leader(record: Record, tree: list[Marked], boot: str) -> Marked | None:
     if record.state == "running":
         wanted = (record.identity.boot, record.identity.pid, record.identity.ticks)
         return next((mark for mark in tree if (boot, mark.pid, mark.ticks) == wanted), None)
-    # The agent died between fork and its second record: the leader is who made the session.
+    # The agent died between fork and its second record: every child says who the first was. Before its
+    # exec the first itself does not, and then it is alone with its session.
+    said = {mark.leader for mark in tree} - {0}
+    if said:
+        return next((mark for mark in tree if mark.pid in said and mark.leader == mark.pid), None)
     leaders = [
         mark for mark in tree if mark.session == mark.pid and mark.shard == shard_name(record.spec.key)
     ]

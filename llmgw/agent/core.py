@@ -82,13 +82,15 @@ class Failed:
 class AgentState:
     """Everything the node decides by. `node` is the id that its specs must name.
 
-    `orphans` are launches of ours that no record describes, by cookie; `ending` those of them that end.
+    `orphans` are launches of ours that no record describes, by cookie; `ending` those of them that end,
+    `left` those that only a newer release describes.
     """
 
     node: str
     limits: Limits = Limits()
     orphans: tuple[str, ...] = ()
     ending: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
     shards: Mapping[ShardKey, Kept] = dataclasses.field(default_factory=dict)
     failed: Mapping[FailureKey, Failed] = dataclasses.field(default_factory=dict)
 
@@ -106,6 +108,10 @@ class AgentState:
     def idle(self) -> tuple[tuple[ShardKey, bool], ...]:
         """What the engines' own counters say, as Heartbeat says it."""
         return tuple((key, kept.idle) for key, kept in self.shards.items() if kept.idle is not None)
+
+    def undescribed(self) -> frozenset[str]:
+        """The cookies of launches that hold what they hold as strangers do: no shard here stands for them."""
+        return frozenset((*self.orphans, *self.ending, *self.left))
 
     def ports_taken(self) -> tuple[int, ...]:
         """The ports that shards hold, ascending."""
@@ -230,9 +236,13 @@ class Adopted:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Undescribed:
-    """What a restarted agent found alive with our mark and without a record, by the cookies of its launches."""
+    """What a restarted agent found alive with our mark and without a record, by the cookies of its launches.
+
+    `left` = there is a record, of a newer release: they are left alone.
+    """
 
     cookies: tuple[str, ...]
+    left: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -371,8 +381,8 @@ def step(state: AgentState, event: Event, now: float) -> Step:  # noqa: PLR0911,
             return _graded(state, key, slow, now)
         case Adopted():
             return _adopted(state, event, now)
-        case Undescribed(cookies=cookies):
-            return dataclasses.replace(state, orphans=cookies), ()
+        case Undescribed():
+            return _undescribed(state, event)
         case Heard():
             return _heard(state)
         case OrphanEnded(cookie=cookie):
@@ -537,6 +547,11 @@ def _adopted(state: AgentState, event: Adopted, now: float) -> Step:
     deadline = None if event.state == "ready" else since + event.spec.profile.start_deadline
     kept = Kept(event.spec, event.state, since, pid=event.pid, adopted=True, deadline=deadline, swept=False)
     return _put(state, [kept]), (_report(kept, now),)
+
+
+def _undescribed(state: AgentState, event: Undescribed) -> Step:
+    """Nothing is done yet: whoever could describe them has not spoken."""
+    return dataclasses.replace(state, orphans=event.cookies, left=event.left), ()
 
 
 def _heard(state: AgentState) -> Step:

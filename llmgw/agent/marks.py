@@ -11,7 +11,7 @@ from llmgw.agent import procfs
 from llmgw.agent.kernel import LINUX, Kernel, live
 from llmgw.fleet.shard import ShardKey
 
-NODE, SHARD, COOKIE = "LLMGW_NODE", "LLMGW_SHARD", "LLMGW_COOKIE"
+NODE, SHARD, COOKIE, LEADER = "LLMGW_NODE", "LLMGW_SHARD", "LLMGW_COOKIE", "LLMGW_LEADER"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -30,7 +30,10 @@ class Identity:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Marked:
-    """A live process that carries our node's mark. `shard` is `replica:rank` as its environment says."""
+    """A live process that carries our node's mark. `shard` is `replica:rank` as its environment says.
+
+    `leader` is the pid of its launch's first process, 0 where its environment does not say it (yet).
+    """
 
     pid: int
     ticks: int
@@ -38,6 +41,7 @@ class Marked:
     shard: str
     cookie: str
     cgroup: str
+    leader: int = 0
 
 
 def shard_name(key: ShardKey) -> str:
@@ -75,7 +79,9 @@ def _mark(pid: int, node: str, kernel: Kernel) -> Marked | None:
     cookie = env.get(COOKIE, "") if env.get(NODE) == node else ours
     if not cookie or pid == kernel.me():
         return None
-    return Marked(pid, after.ticks, after.session, env.get(SHARD, ""), cookie, group)
+    leader = env.get(LEADER, "")
+    known = int(leader) if leader.isascii() and leader.isdigit() else 0
+    return Marked(pid, after.ticks, after.session, env.get(SHARD, ""), cookie, group, known)
 
 
 def session(identity: Identity, kernel: Kernel = LINUX) -> int:

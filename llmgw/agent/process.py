@@ -25,8 +25,8 @@ _SCRUBBED = re.compile(
     r"|\w*(TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|API_KEY|ACCESS_KEY)"
 )
 """What an engine must not inherit: flags in disguise, foreign code, another supervisor's handles, secrets."""
-_ENTER = 'echo 0 >"$0"; exec "$@"'
-"""The shell that becomes the engine after it moved itself into the group: same pid, no window."""
+_ENTER = f'echo 0 >"$0"; export {marks.LEADER}=$$; exec "$@"'
+"""The shell that becomes the engine after it moved itself into the group and wrote its pid: same pid, no window."""
 
 
 class Leader:
@@ -96,7 +96,7 @@ def launch(
 
     Raises OSError where it cannot be executed. `log` is appended to, by the engine alone.
     """
-    argv = ("/bin/sh", "-c", _ENTER, f"{group}/cgroup.procs", *line.argv) if group else line.argv
+    argv = ("/bin/sh", "-c", _ENTER, f"{group}/cgroup.procs" if group else os.devnull, *line.argv)
     if not os.access(line.argv[0], os.X_OK):
         raise PermissionError(f"{line.argv[0]} is no program that this user may execute")
     boot = procfs.boot_id()

@@ -61,10 +61,7 @@ class Records:
 
     def write(self, record: Record) -> None:
         """Store `record`, in place of an older one of its shard. Raises OSError."""
-        body = _merged(record.kept, _BODY.dump_python(record, mode="json", exclude={"kept"}))
-        text = _canonical(body)
-        whole = {"v": VERSION, "sha256": hashlib.sha256(text.encode()).hexdigest(), "body": body}
-        write_atomic(self._path(record.spec.key), _canonical(whole).encode() + b"\n")
+        write_atomic(self._path(record.spec.key), encode(record))
 
     def forget(self, key: ShardKey) -> None:
         """Remove the record of `key`, if there is one."""
@@ -82,8 +79,8 @@ class Records:
                     path.unlink()  # a write that was cut off
             elif path.suffix == ".json":
                 try:
-                    records.append(_read(path))
-                except _Newer as newer:
+                    records.append(parse(path.read_bytes()))
+                except Newer as newer:
                     foreign |= {_shard_of(path), newer.cookie} - {""}
                     problems.append(f"left record {path.name} alone: {newer}")
                 except (OSError, ValueError, RecursionError) as error:
@@ -105,7 +102,7 @@ class Records:
         return self.directory / f"{urllib.parse.quote(key[0], safe='')}.{key[1]}.json"
 
 
-class _Newer(Exception):
+class Newer(Exception):
     """A record of a version that this release cannot describe; `cookie` where it still tells it."""
 
     def __init__(self, said: str, cookie: str) -> None:
@@ -116,9 +113,17 @@ class _Newer(Exception):
 _BODY: pydantic.TypeAdapter[Record] = pydantic.TypeAdapter(Record)
 
 
-def _read(path: pathlib.Path) -> Record:
-    """One record. Raises ValueError where its bytes are not what was written, _Newer for a later version."""
-    whole = json.loads(path.read_bytes())
+def encode(record: Record) -> bytes:
+    """The bytes of a record's file: version, sha256, body."""
+    body = _merged(record.kept, _BODY.dump_python(record, mode="json", exclude={"kept"}))
+    text = _canonical(body)
+    whole = {"v": VERSION, "sha256": hashlib.sha256(text.encode()).hexdigest(), "body": body}
+    return _canonical(whole).encode() + b"\n"
+
+
+def parse(data: bytes) -> Record:
+    """One record. Raises ValueError where its bytes are not what was written, Newer for a later version."""
+    whole = json.loads(data)
     if not isinstance(whole, dict) or not isinstance(whole.get("body"), dict):
         raise ValueError("it is no record")
     body = whole["body"]
@@ -128,7 +133,7 @@ def _read(path: pathlib.Path) -> Record:
     if not isinstance(version, int) or version > VERSION:
         identity = body.get("identity")
         cookie = identity.get("cookie") if isinstance(identity, dict) else None
-        raise _Newer(f"it is of version {version}, this release writes {VERSION}", str(cookie or ""))
+        raise Newer(f"it is of version {version}, this release writes {VERSION}", str(cookie or ""))
     return dataclasses.replace(_BODY.validate_json(_canonical(body)), kept=body)
 
 

@@ -143,7 +143,7 @@ class Supervisor:
         for record in decision.forget:
             self._forget(record.spec.key)
         self._orphans = {identity.cookie: identity for identity in decision.orphans}
-        self.tell(core.Undescribed(tuple(self._orphans)))
+        self.tell(core.Undescribed(tuple(self._orphans), decision.left))
         self._tasks.start("ticks", self._tick())
         self._tasks.start("trim logs", self._trim())
         return found.problems

@@ -80,12 +80,17 @@ class Tree:
         stats = (procfs.live(pid) for pid in procfs.pids())
         return sum(stat.cpu for stat in stats if stat is not None and stat.session == self.identity.pid)
 
+    def ask(self) -> None:
+        """TERM to the leader, if it is there."""
+        if self._leader is not None:
+            self._leader.terminate()
+
     async def end(self, *, grace: float, term: bool) -> None:
         """Ask the leader to end and give it `grace` seconds. Without `term` it is only waited for."""
         if self._leader is None:
             return
         if term:
-            self._leader.terminate()
+            self.ask()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(grace):
                 await self._leader.ended()

@@ -51,6 +51,17 @@ def test_workers_without_their_leader_are_swept() -> None:
     assert (decision.sweep, decision.adopt, decision.forget) == ((ALPHA,), (), ())
 
 
+def test_a_worker_with_a_session_of_its_own_is_not_taken_for_the_leader() -> None:
+    """Both made a session and were born in one tick; where the leader is dead, the rest is swept."""
+    intent = dataclasses.replace(ALPHA, state="launching", identity=Identity("cookie-a", "/g/cookie-a"))
+    leader = dataclasses.replace(LEADER, leader=100)
+    worker = Marked(101, 5000, 101, "alpha/x7qf:0", "cookie-a", "/g/cookie-a", leader=100)
+    (adopted,) = decide(Found((intent,)), [worker, leader], "boot").adopt
+    assert adopted.identity.pid == 100
+    decision = decide(Found((intent,)), [worker], "boot")
+    assert (decision.sweep, decision.adopt) == ((intent,), ())
+
+
 def test_an_agent_that_died_between_fork_and_record_finds_its_engine() -> None:
     """An intent and a live process with its cookie are one shard; who made the session is its leader."""
     intent = dataclasses.replace(ALPHA, state="launching", identity=Identity("cookie-a", "/g/cookie-a"))
@@ -72,7 +83,8 @@ def test_marked_and_described_by_nothing_is_an_orphan() -> None:
 @pytest.mark.parametrize("by", ["alpha/x7qf:0", "cookie-a"])
 def test_what_a_newer_release_describes_is_no_orphan(by: str) -> None:
     """Nothing is ended because of a version."""
-    assert decide(Found(foreign=frozenset({by})), [WORKER, LEADER], "boot").orphans == ()
+    decision = decide(Found(foreign=frozenset({by})), [WORKER, LEADER], "boot")
+    assert (decision.orphans, decision.left) == ((), ("cookie-a",))
 
 
 # --- for real --------------------------------------------------------------------------------

@@ -330,10 +330,10 @@ def test_a_step_mutates_nothing() -> None:
 def test_what_nothing_describes_ends_once_the_control_plane_was_heard() -> None:
     """Not before: it may still describe it. And once, however often it speaks."""
     talk = Talk()
-    assert talk.tell(core.Undescribed(("c1", "c2"))) == ()
+    assert talk.tell(core.Undescribed(("c1", "c2"), left=("c3",))) == ()
     assert talk.state.orphans == ("c1", "c2")
     assert talk.tell(core.Heard()) == (core.EndOrphan("c1"), core.EndOrphan("c2"))
     assert talk.tell(core.Heard()) == ()
     assert (talk.state.orphans, talk.state.ending) == ((), ("c1", "c2"))
     talk.tell(core.OrphanEnded("c1"))
-    assert talk.state.ending == ("c2",)
+    assert talk.state.undescribed() == {"c2", "c3"}

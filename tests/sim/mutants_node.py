@@ -1,0 +1,132 @@
+"""Planted bugs of the node: what an agent adopts, signals, ends and keeps. Merged into `sim.mutants.MUTANTS`."""
+
+import dataclasses
+from typing import Any
+
+from llmgw.agent import adopt, core, marks
+from llmgw.agent.kernel import LINUX, live
+from llmgw.planning import placement
+from tests.sim.planting import Mutant, always
+
+
+def _nobody_leads(right: Any) -> Any:
+    """What was launched before is swept, not taken over."""
+    return always(None)
+
+
+def _reached_is_forgotten(right: Any) -> Any:
+    """A ready engine comes up anew for the next agent."""
+
+    def identified(*seen: Any) -> Any:
+        return dataclasses.replace(right(*seen), reached="starting")
+
+    return identified
+
+
+def _first_session_leads(right: Any) -> Any:
+    """Where the record does not name the leader, whoever made a session is taken for it."""
+
+    def leader(record: Any, tree: Any, boot: str) -> Any:
+        return right(record, [dataclasses.replace(mark, leader=0) for mark in reversed(tree)], boot)
+
+    return leader
+
+
+def _intents_are_forgotten(right: Any) -> Any:
+    """A record that names no process yet describes nothing."""
+
+    def leader(record: Any, tree: Any, boot: str) -> Any:
+        return right(record, tree, boot) if record.state == "running" else None
+
+    return leader
+
+
+def _session_is_a_number(right: Any) -> Any:
+    """The leader's pid is the session's name for ever, whoever has it."""
+
+    def session(identity: Any, kernel: Any = LINUX) -> int:
+        return int(identity.pid)
+
+    return session
+
+
+def _ticks_are_enough(right: Any) -> Any:
+    """Who has the leader's pid and ticks is the leader."""
+
+    def session(identity: Any, kernel: Any = LINUX) -> int:
+        found = kernel.stat(identity.pid)
+        return int(identity.pid) if found is not None and found.ticks == identity.ticks else 0
+
+    return session
+
+
+def _all_are_ours(right: Any) -> Any:
+    """Who has a session of its own beside our leader belongs to it."""
+
+    def members(identity: Any, kernel: Any = LINUX) -> Any:
+        there = (live(kernel, pid) for pid in kernel.pids() if pid != kernel.me())
+        return tuple(stat for stat in there if stat is not None and stat.pid >= identity.pid)
+
+    return members
+
+
+def _orphans_stay(right: Any) -> Any:
+    def heard(state: core.AgentState) -> Any:
+        return state, ()
+
+    return heard
+
+
+def _orphans_end_at_once(right: Any) -> Any:
+    """What nothing describes is ended before anybody could describe it."""
+
+    def undescribed(state: core.AgentState, event: core.Undescribed) -> Any:
+        return core._heard(right(state, event)[0])
+
+    return undescribed
+
+
+def _strangers_hold_nothing(right: Any) -> Any:
+    def card_fits(gpu: Any, profile: Any) -> Any:
+        return right(dataclasses.replace(gpu, foreign=0), profile)
+
+    return card_fits
+
+
+NODE_MUTANTS: dict[str, Mutant] = {
+    "nobody-leads": Mutant("a restarted agent ends what runs", adopt, "_leader", _nobody_leads),
+    "reached-is-forgotten": Mutant(
+        "a ready engine is starting for the next agent", adopt, "_identified", _reached_is_forgotten
+    ),
+    "intents-are-forgotten": Mutant(
+        "an engine whose agent died in the launch is ended",
+        adopt,
+        "_leader",
+        _intents_are_forgotten,
+        meets="killed-in-launch",
+    ),
+    "first-session-leads": Mutant(
+        "a worker is taken for the leader", adopt, "_leader", _first_session_leads, meets="killed-in-launch"
+    ),
+    "session-is-a-number": Mutant(
+        "a session's number is ours for ever", marks, "session", _session_is_a_number, meets="pid-reused"
+    ),
+    "ticks-are-enough": Mutant(
+        "pid and ticks name a session", marks, "session", _ticks_are_enough, meets="pid-reused"
+    ),
+    "all-are-ours": Mutant("a sweep takes neighbours with it", marks, "members", _all_are_ours),
+    "orphans-stay": Mutant(
+        "what nothing describes lives on", core, "_heard", _orphans_stay, meets="torn-record"
+    ),
+    "orphans-end-at-once": Mutant(
+        "what nothing describes ends before the control plane was heard",
+        core,
+        "_undescribed",
+        _orphans_end_at_once,
+        meets="torn-record",
+    ),
+    "strangers-hold-nothing": Mutant(
+        "cards of strangers are offered", placement, "_card_fits", _strangers_hold_nothing, meets="card-taken"
+    ),
+}
+"""Planted bugs of the node, by name."""

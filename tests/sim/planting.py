@@ -1,0 +1,30 @@
+"""What a planted bug is: `sim.mutants` and `sim.mutants_node` fill the table."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Mutant:
+    """One planted bug. `place` holds the function `name` that `wrong` replaces, given the right one.
+
+    A `rare` one shows in so few seeds that only the lab looks for it. One that `meets` a kind of fault is
+    looked for in lives that have one such fault more, as long as they get.
+    """
+
+    said: str
+    place: Any
+    name: str
+    wrong: Callable[[Any], Any]
+    rare: bool = False
+    meets: str = ""
+
+
+def always(answer: Any) -> Callable[..., Any]:
+    """A function that says the same whatever it is asked."""
+
+    def wrong(*_: Any) -> Any:
+        return answer
+
+    return wrong
