@@ -20,7 +20,8 @@ from llmgw.control.marks import desired
 from llmgw.errors import Stale
 from llmgw.kit.chance import Chance
 from llmgw.kit.clock import Clock
-from llmgw.planning.plan import Plan, Row, make_plan
+from llmgw.planning.plan import Plan, make_plan
+from llmgw.planning.rows import Row
 from llmgw.transport.http import Request, Response
 
 LONGEST_TEXT = 1000

@@ -181,7 +181,8 @@ def _details(plan: Plan) -> Iterator[str]:
 
 def _fenced(line: str) -> str:
     """A line inside the fence: nothing in it ends the fence, opens a comment or names anybody."""
-    said = safe(line).replace("`", "'").replace("<!--", "<! --").replace("-->", "-- >").replace("@", "(at)")
+    said = safe(line).replace("`", "'").replace("<!--", "<! --").replace("-->", "-- >").replace("</", "< /")
+    said = said.replace("@", "(at)")
     said = shortened(said, 2 * _CELL)
     for symbol, shown in (
         ("  +/- ", "!+- "),

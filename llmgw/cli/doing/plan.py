@@ -14,7 +14,6 @@ from llmgw.cli.exits import Exit
 from llmgw.cli.nodefile import read_node
 from llmgw.cli.offline import plan_offline
 from llmgw.cli.saved import save
-from llmgw.cli.saved import save
 from llmgw.cli.uploads import Upload, read_upload
 from llmgw.errors import Failed
 from llmgw.fleet.node import NodeInfo
