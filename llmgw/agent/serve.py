@@ -25,6 +25,7 @@ from llmgw.agent.gpus import Gpus
 from llmgw.agent.inventory import Inventory
 from llmgw.agent.launcher import Launcher
 from llmgw.agent.log_answers import LogAnswers
+from llmgw.agent.metrics import metrics
 from llmgw.agent.records import Records
 from llmgw.agent.state import Obeyed, StateDir, unusable
 from llmgw.agent.supervisor import Supervisor, SupervisorTimers
@@ -37,6 +38,7 @@ from llmgw.kit.clock import Clock, SystemClock
 from llmgw.kit.tasks import Tasks
 from llmgw.transport.channel import Channel
 from llmgw.transport.client import bearer, connect
+from llmgw.transport.scrape import listen
 from llmgw.wire import messages
 from llmgw.wire.session import Command
 
@@ -50,7 +52,7 @@ class Settings:
     `control_tls` and `token` are what the control plane is called with. `engines` names programs by engine, in place of the usual names; `ports` is [first, last];
     `address` is where its engines listen; without a `cache` weights lie below the state directory.
     Seconds: `progress_every` while something is fetched, `inventory_every` between looks at cards and ports,
-    `check_within` that an engine may take for its version.
+    `check_within` that an engine may take for its version. `metrics` is where Prometheus finds them.
     """
 
     state_dir: pathlib.Path
@@ -71,6 +73,7 @@ class Settings:
     progress_every: float = 1.0
     inventory_every: float = 30.0
     check_within: float = 45.0
+    metrics: tuple[str, int] | None = None
 
 
 async def run(settings: Settings, *, ready: Callable[[str], None] | None = None) -> None:
@@ -85,6 +88,7 @@ async def run(settings: Settings, *, ready: Callable[[str], None] | None = None)
             raise unusable(error, settings.state_dir) from error
         try:
             agent.start()
+            await agent.listen()
             if ready is not None:
                 ready(agent.node)
             await agent.tasks.wait()
@@ -102,14 +106,13 @@ class _Agent:
         self._obeyed = state.obeyed()
         self._problems: tuple[str, ...] = ()
         self._unkept = ""
+        self._scrape: asyncio.Server | None = None
         self._look = asyncio.Event()
         self._gpus = Gpus()
         chance = unseeded()
         self._cache = Cache(settings.cache or settings.state_dir / "cache")
         self._weights = Weights(self._cache, self.tasks, clock, chance, settings.fetch, settings.hub)
-        self._engines = engines = probe.find(
-            settings.engines, probe.search_path(os.environ.get("PATH", ""))
-        )
+        self._engines = engines = probe.find(settings.engines, probe.search_path(os.environ.get("PATH", "")))
         self._node_info = self._said = self._describe(engines)
         self._inventory = Inventory(self._node_info, self._gpus, self._cache.root)
         self._link = Link(
@@ -182,7 +185,22 @@ class _Agent:
         self.tasks.start("progress", self._progress())
         self.tasks.start("inventory", self._changes())
 
+    async def listen(self) -> None:
+        """For Prometheus."""
+        self._scrape = await listen(self._page, self._settings.metrics)
+
+    def _page(self) -> bytes:
+        return metrics(
+            self._supervisor.state,
+            self._said,
+            self._weights.progress(),
+            registered=self._link.registered,
+            epoch=self._obeyed.epoch,
+        )
+
     async def close(self) -> None:
+        if self._scrape is not None:
+            self._scrape.close()
         await self.tasks.close()
         self._supervisor.close()
         self._cache.close()
@@ -225,8 +243,7 @@ class _Agent:
 
     def _ours(self) -> set[int]:
         """The pids of our shards. What nothing describes holds its cards as a stranger does, until it has ended."""
-        state = self._supervisor.state
-        undescribed = {*state.orphans, *state.ending}
+        undescribed = self._supervisor.state.undescribed()
         return {mark.pid for mark in marks.scan(self.node) if mark.cookie not in undescribed}
 
     def _warnings(self) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ import platform
 
 import click
 
-from llmgw.cli.options import Address, Pair, Ports, hub_option
+from llmgw.cli.options import Address, AddressOrOff, Pair, Ports, hub_option
 from llmgw.cli.security import Calling, calling_options
 
 
@@ -34,6 +34,13 @@ from llmgw.cli.security import Calling, calling_options
 @click.option(
     "--timer", "timers", type=Pair(), multiple=True, help="PART.NAME=DURATION; `--timer ?=?` lists them all."
 )
+@click.option(
+    "--metrics",
+    type=AddressOrOff(),
+    default="127.0.0.1:9601",
+    show_default=True,
+    help="For Prometheus; where it is taken there are none.",
+)
 @hub_option
 def command(
     *,
@@ -49,6 +56,7 @@ def command(
     labels: tuple[tuple[str, str], ...],
     engines: tuple[tuple[str, str], ...],
     timers: tuple[tuple[str, str], ...],
+    metrics: tuple[str, int] | None,
     hub: str,
 ) -> None:
     """Run the agent of this machine in the foreground, until SIGTERM or Ctrl-C.
@@ -69,5 +77,6 @@ def command(
         labels=labels,
         engines=engines,
         timers=timers,
+        metrics=metrics,
         hub=hub,
     )

@@ -33,6 +33,17 @@ class Address(click.ParamType[tuple[str, int]]):
         return host.strip("[]") or "127.0.0.1", int(port)
 
 
+class AddressOrOff(click.ParamType[tuple[str, int] | None]):
+    """`HOST:PORT`, or `off`: None."""
+
+    name = "HOST:PORT|off"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, int] | None:
+        return None if value == "off" else Address().convert(value, param, ctx)
+
+
 class Ports(click.ParamType[tuple[int, int]]):
     """`FIRST-LAST`, both included."""
 

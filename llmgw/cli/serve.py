@@ -5,7 +5,7 @@ from typing import Literal
 
 import click
 
-from llmgw.cli.options import Address, Duration, hub_option, timers_option
+from llmgw.cli.options import Address, AddressOrOff, Duration, hub_option, timers_option
 from llmgw.cli.security import PATH, trusted_option
 
 
@@ -71,6 +71,13 @@ from llmgw.cli.security import PATH, trusted_option
     show_default=True,
     help="Look this often, events or not.",
 )
+@click.option(
+    "--metrics",
+    type=AddressOrOff(),
+    default="127.0.0.1:9600",
+    show_default=True,
+    help="For Prometheus; where it is taken there are none.",
+)
 @hub_option
 @timers_option
 def command(
@@ -90,6 +97,7 @@ def command(
     ref: str | None,
     settle: float,
     rescan: float,
+    metrics: tuple[str, int] | None,
     hub: str,
     timers: tuple[str, ...],
 ) -> None:
@@ -118,5 +126,6 @@ def command(
         ref=ref,
         settle=settle,
         rescan=rescan,
+        metrics=metrics,
         hub=hub,
     )

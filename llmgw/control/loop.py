@@ -6,6 +6,7 @@ alone would change the answer.
 """
 
 import asyncio
+import collections
 import dataclasses
 import logging
 from collections.abc import Callable
@@ -56,6 +57,8 @@ class Loop:
         self.alarms: tuple[str, ...] = ()
         self._alarmed: dict[str, str] = {}
         self.fenced = ""
+        self.passes = 0
+        self.ordered: collections.Counter[str] = collections.Counter()
         self.expire: Callable[[float], float | None] = lambda _: None
         """Called before each pass: ends what people set until now, returns when the next of it ends."""
         self._clock, self._chance, self._journal = clock, chance, journal
@@ -122,6 +125,7 @@ class Loop:
             self._wake_at = None
             return
         now = self._clock.now()
+        self.passes += 1
         ends = self.expire(now)
         done = settle(self.desired, self.fleet, self.ledger, now, self._chance, self.timers, self._board)
         self._raise_alarms(done.alarms)
@@ -133,6 +137,7 @@ class Loop:
             self._publish(self.ledger.routes)
         for action in done.actions:
             self._journal.note("action", *_in_words(action, self.fleet))
+            self.ordered[type(action).__name__.lower()] += 1
             self._dispatch(action)
 
     def _raise_alarms(self, said: tuple[str, ...]) -> None:
@@ -154,10 +159,15 @@ class Loop:
             case events.Reported(statuses=statuses, info=None):
                 moved = any(self._moves(status) for status in statuses)
                 return moved or bool(self.ledger.drains)
-            case events.GatewaySeen():
-                return bool(self.ledger.drains)
+            case events.GatewaySeen(queued=queued):
+                return bool(self.ledger.drains) or any(self._sleeps(model) for model, count in queued if count)
             case _:
                 return True
+
+    def _sleeps(self, model: str) -> bool:
+        """Whether it has no replica for want of requests."""
+        scale = self.ledger.scales.get(model)
+        return scale is not None and scale.count == 0
 
     def _moves(self, status: ShardStatus) -> bool:
         """Whether a report is more than the engine's counters."""

@@ -4,6 +4,7 @@ Called by `llmgw serve` and, in one process with the others, by `llmgw up`.
 """
 
 import asyncio
+import collections
 import dataclasses
 import datetime
 import importlib.metadata
@@ -34,6 +35,7 @@ from llmgw.control.knowledge import Bounds, Knowledge
 from llmgw.control.logs import Logs
 from llmgw.control.loop import Loop
 from llmgw.control.measuring import Measuring
+from llmgw.control.metrics import metrics
 from llmgw.control.peers import Peer, Peers
 from llmgw.control.recording import Recording
 from llmgw.control.settling import Pace
@@ -41,7 +43,7 @@ from llmgw.control.store import Known, Roster, Store
 from llmgw.control.switch import Switch
 from llmgw.control.token_routes import TokenRoutes
 from llmgw.control.tokens import Tokens
-from llmgw.control.translate import agent_event, claimed_twice, gateway_event, order, own_words
+from llmgw.control.translate import agent_event, claimed_twice, gateway_event, not_known, order, own_words
 from llmgw.control.trees import Directory, work_tree
 from llmgw.control.watch import Watch
 from llmgw.fleet import events
@@ -58,6 +60,7 @@ from llmgw.planning.ledger import Ledger
 from llmgw.transport.facts import facts_of
 from llmgw.transport.listener import Listener
 from llmgw.transport.ranges import Limits
+from llmgw.transport.scrape import listen
 from llmgw.transport.tls import serving
 from llmgw.wire import messages
 
@@ -99,7 +102,8 @@ class Settings:
     """Where it listens, where it keeps its few files, what it follows, and every timer.
 
     `hosts` are further names that the API may be asked by, beside addresses and `host`. `tls` is a
-    certificate chain and its key. With `tokens` agents, gateways and the CLI need one each. `guards` are
+    certificate chain and its key. With `tokens` agents, gateways and the CLI need one each.
+    `metrics` is where Prometheus finds them. `guards` are
     the limits of what may be adopted without a word.
     """
 
@@ -115,6 +119,7 @@ class Settings:
     hosts: tuple[str, ...] = ()
     tls: tuple[pathlib.Path, pathlib.Path] | None = None
     tokens: bool = False
+    metrics: tuple[str, int] | None = None
     guards: GuardLimits = dataclasses.field(default_factory=GuardLimits)
 
 
@@ -155,6 +160,7 @@ class _Plane:
         self.tasks = Tasks()
         self._settings, self._store, self._clock = settings, store, clock
         self._left = asyncio.Event()
+        self._scrape: asyncio.Server | None = None
         self._roster = _still_known(store.roster(), clock.wall())
         self._journal = Journal(clock)
         self._keeping = Keeping(self._journal)
@@ -248,6 +254,7 @@ class _Plane:
         self._hands.resume()
         tls = serving(*self._settings.tls) if self._settings.tls is not None else None
         where = await self._listener.start(self._settings.host, self._settings.port, tls)
+        self._scrape = await listen(self._page, self._settings.metrics)
         self.tasks.start("loop", self._loop.run())
         self.tasks.start("pulse", self._loop.pulse())
         self.tasks.start("housekeeping", self._housekeeping())
@@ -299,7 +306,13 @@ class _Plane:
             await self._journal.wait(self._journal.last, 1.0)
         self._left.set()
 
+    def _page(self) -> bytes:
+        peers = collections.Counter(peer.kind for peer in self._peers)
+        return metrics(self._loop, self.epoch, self._adoption.number, peers)
+
     async def close(self) -> None:
+        if self._scrape is not None:
+            self._scrape.close()
         await self._listener.close()
         await self.tasks.close()
 
@@ -325,6 +338,9 @@ class _Plane:
             if peer.kind == "agent"
             else gateway_event(peer.id, message)
         )
+        if strange := not_known(peer.id, message, self._loop.fleet):
+            log.warning("node %s is asked to register again: %s", peer.name, strange)
+            self._peers.begin_again(peer.id, strange)
         if event is not None:
             self._measuring.saw(self._loop.fleet, event, self._clock.now())
             self._loop.hear(event)

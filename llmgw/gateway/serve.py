@@ -21,7 +21,6 @@ from llmgw.gateway.front import Front
 from llmgw.gateway.link import Identity, Link, Pace
 from llmgw.gateway.metrics import Gauge, Metrics
 from llmgw.gateway.receive import Limits
-from llmgw.gateway.scrape import Scrape
 from llmgw.gateway.store import Damaged, RouteStore
 from llmgw.gateway.upstream import Pool, Reach
 from llmgw.kit.chance import unseeded
@@ -31,6 +30,7 @@ from llmgw.routing.retry import Policy
 from llmgw.routing.table import RoutingTable
 from llmgw.transport.channel import Channel
 from llmgw.transport.client import bearer, connect
+from llmgw.transport.scrape import Scrape
 
 log = logging.getLogger(__name__)
 

@@ -40,6 +40,7 @@ def run(
     labels: tuple[tuple[str, str], ...],
     engines: tuple[tuple[str, str], ...],
     timers: tuple[tuple[str, str], ...],
+    metrics: tuple[str, int] | None,
     hub: str,
 ) -> None:
     """Run until SIGTERM or Ctrl-C."""
@@ -64,6 +65,7 @@ def run(
         timers=SupervisorTimers(health=set_to["health"], sweep=set_to["sweep"]),
         fetch=set_to["fetch"],
         limits=set_to["core"],
+        metrics=metrics,
         hub=Hub(hub.rstrip("/"), os.environ.get("HF_TOKEN", "")),
     )
     run_until_signal(lambda: serve.run(settings, ready=_ready))

@@ -33,6 +33,7 @@ def run(
     ref: str | None,
     settle: float,
     rescan: float,
+    metrics: tuple[str, int] | None,
     hub: str,
 ) -> None:
     """Run until SIGTERM or Ctrl-C. `heartbeat`, `settle` and `rescan` in seconds."""
@@ -49,6 +50,7 @@ def run(
         timers=read_timers(timers, heartbeat),
         following=following(catalog, watch, sync, ref, Pace(settle, rescan)),
         guards=read_limits(catalog),
+        metrics=metrics,
         hub=Hub(hub.rstrip("/"), os.environ.get("HF_TOKEN", "")),
     )
     run_until_signal(lambda: control.run(settings))

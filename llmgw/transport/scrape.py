@@ -1,11 +1,16 @@
 """The second listener: `GET /metrics` for Prometheus, and nothing else.
 
-`gateway.serve` listens with it, on loopback unless told otherwise.
+Each of the three processes listens with it, on loopback unless told otherwise.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import cast
+
+from llmgw.transport.sockets import reason
+
+log = logging.getLogger(__name__)
 
 LONGEST = 8192
 """Bytes of a request."""
@@ -43,3 +48,17 @@ class Scrape(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         del error
         self._deadline.cancel()
+
+
+async def listen(page: Callable[[], bytes], where: tuple[str, int] | None) -> asyncio.Server | None:
+    """Serve `page` at `where`. None, said in the log, where that cannot be: no fleet stands still for its figures."""
+    if where is None:
+        return None
+    host, port = where
+    try:
+        return await asyncio.get_running_loop().create_server(lambda: Scrape(page), host, port)
+    except OSError as error:
+        log.warning(
+            "no metrics: cannot listen on %s:%d: %s (choose another --metrics)", host, port, reason(error)
+        )
+        return None
