@@ -4,13 +4,17 @@ One `Agent` is one life of the process: kill -9 ends it, the engines and the rec
 and the next one adopts what it finds, as the real supervisor does.
 """
 
+import dataclasses
 import functools
 import math
 from collections.abc import Callable
 from typing import Protocol
 
-from llmgw.agent import core
+from llmgw.agent import adopt, core, marks, process
 from llmgw.agent.connection import Outbox
+from llmgw.agent.marks import Identity
+from llmgw.agent.records import Record
+from llmgw.agent.sweep import Sweeping, SweepTimers, Tree
 from llmgw.catalog.sources import Source, cache_name
 from llmgw.fleet.node import CachedWeights, NodeInfo
 from llmgw.fleet.shard import Progress, ShardKey, ShardStatus
@@ -22,6 +26,10 @@ from tests.sim.machines import Engine, Machine
 
 PATIENCE = 15.0
 """Seconds for the control plane to answer a registration."""
+
+SWEEPS = SweepTimers()
+INVENTORY_EVERY = 30.0
+"""Seconds in which an agent sees that somebody else took a card."""
 
 
 class Surroundings(Protocol):
@@ -39,9 +47,34 @@ class Surroundings(Protocol):
         """An agent's core made a step."""
         ...
 
+    def adopted(self, agent: "Agent") -> None:
+        """An agent has found what an earlier one left."""
+        ...
+
+    def contacted(self, agent: "Agent") -> None:
+        """An agent has heard the control plane."""
+        ...
+
+    def kill_agent(self, name: str) -> None:
+        """kill -9."""
+        ...
+
+    def start_agent(self, name: str) -> None:
+        """The next life of an agent."""
+        ...
+
     def note(self, line: str) -> None:
         """One line of the trace."""
         ...
+
+
+@dataclasses.dataclass(slots=True)
+class Held:
+    """What an agent has in hand of one shard. `ends` = it was asked to end and is waited for."""
+
+    record: Record
+    tree: Tree | None
+    ends: bool = False
 
 
 class Agent:
@@ -63,27 +96,76 @@ class Agent:
         self._chance = clock.chance(f"agent/{self.instance}")
         self._outbox = Outbox()
         self._flushing = False
+        self._held: dict[ShardKey, Held] = {}
+        self._orphans: dict[str, Identity] = {}
+        self._looks = False
+        self.met = False
         self._flights: set[str] = set()
         self._said: set[tuple[ShardKey, str]] = set()
         self._armed = float("inf")
+        self._sleeps = 0
 
     def start(self) -> None:
         """Find what lives, then call the control plane."""
-        for spec in list(self.machine.records.values()):
-            engine = self.machine.find(spec.key)
-            if engine is None:
-                del self.machine.records[spec.key]
-                continue
-            self._feed(core.Adopted(spec, engine.pid, engine.phase, self.clock.now - engine.born))
-            self._said |= {(spec.key, engine.phase)}
-            self.notice(engine)
+        kernel, shelf = self.machine.kernel, self.machine.shelf
+        kernel.agent = kernel.fork(None)
+        marked = marks.scan(self.machine.name, kernel)
+        decision = adopt.decide(shelf.read(), marked, kernel.boot_id())
+        for record in decision.adopt:
+            self._take_over(record, process.hold(record.identity, kernel))
+        for record in decision.sweep:
+            self._take_over(record, None)
+        for record in decision.forget:
+            shelf.forget(record.spec.key)
+        self._orphans = {identity.cookie: identity for identity in decision.orphans}
+        self._feed(core.Undescribed(tuple(self._orphans), decision.left))
+        self._world.adopted(self)
         self._dial()
+
+    def _take_over(self, record: Record, leader: process.Leader | None) -> None:
+        key, engine = record.spec.key, self.machine.engines.get(record.identity.pid)
+        tree = Tree(record.identity, self.machine.groups, leader, self.machine.kernel)
+        self._held[key] = Held(record, tree)
+        age = self.clock.now - engine.born if engine is not None else 0.0
+        self._feed(core.Adopted(record.spec, record.identity.pid, record.reached, age))
+        if leader is None:
+            self._feed(core.Exited(key, "its leader died while no agent was watching"))
+        else:
+            self.machine.shelf.write(record)
+            self._said.add((key, record.reached))
+            if engine is not None:
+                self.notice(engine)
 
     def die(self) -> None:
         """kill -9: the kernel closes the stream, nothing else happens."""
         self.life.over = True
+        kernel = self.machine.kernel
+        if kernel.agent is not None:
+            kernel.exit(kernel.agent)
+            kernel.agent = None
         if self.stream is not None:
             self.stream.hang_up("up")
+
+    def look_around(self) -> None:
+        """Somebody took a card, or let it go; the agent sees it when it looks the next time."""
+        if not self._looks:
+            self._looks = True
+            self._after(self._chance.uniform(0.0, INVENTORY_EVERY), self._look_around)
+
+    def _look_around(self) -> None:
+        self._looks = False
+        self._report(info=self._info())
+
+    def _info(self) -> NodeInfo:
+        info = self.machine.info(self.instance, self.state.undescribed())
+        if info.gpus is not self.machine.gpus:
+            self.look_around()
+        return info
+
+    @property
+    def cookies(self) -> frozenset[str]:
+        """The marks of the launches that it keeps."""
+        return frozenset(held.record.identity.cookie for held in self._held.values())
 
     def notice(self, engine: Engine) -> None:
         """Something about an engine changed; polling sees it a moment later."""
@@ -96,12 +178,12 @@ class Agent:
         end = End(lambda data: self._hear(number, data), lambda: self._closed(number))
         self.stream = self._world.dial(self.path, end)
         if self.stream is None:
-            self._after(self._chance.uniform(1.0, 5.0), self._dial)
+            self.clock.steadily(self._chance.uniform(1.0, 5.0), self._dial, self.life)
             return
         now = self.clock.now
         self._outbox.registered()
         register = messages.Register(
-            info=self.machine.info(self.instance),
+            info=self._info(),
             shards=self.state.statuses(now),
             failures=self.state.failures(now),
         )
@@ -142,14 +224,33 @@ class Agent:
         self._act(self.session.received(self.session.stream, data, self.clock.now, self._chance))
         return (self.session, self.state) != before
 
-    def _sleep(self) -> None:
-        due = self.session.due
-        if due < math.inf:
-            self.clock.at(due, functools.partial(self._wake, due), self.life)
+    @property
+    def connected(self) -> bool:
+        """It has a stream, as far as it knows."""
+        return self.stream is not None
 
-    def _wake(self, due: float) -> None:
-        if due == self.session.due:
-            self._act(self.session.ticked(self.clock.now, self._chance))
+    @property
+    def steady(self) -> bool:
+        """Nothing but heartbeats will come of it by itself."""
+        return self.stream is None or (
+            self.stream.calm and self.session.phase == "registered" and not self._flushing
+        )
+
+    def leapt(self, delay: float) -> None:
+        """Its heartbeats went on meanwhile, and the next one is `delay` seconds later."""
+        if self.session.phase == "registered":
+            self.session = dataclasses.replace(self.session, due=self.session.due + delay)
+
+    def _sleep(self) -> None:
+        self._sleeps += 1
+        delay = max(0.0, self.session.due - self.clock.now)
+        if delay < math.inf:
+            later = self.clock.steadily if self.session.phase == "registered" else self.clock.after
+            later(delay, functools.partial(self._wake, self._sleeps), self.life)
+
+    def _wake(self, sleep: int) -> None:
+        if sleep == self._sleeps:
+            self._act(self.session.ticked(max(self.clock.now, self.session.due), self._chance))
 
     def _act(self, step: say.AgentStep) -> None:
         due = self.session.due
@@ -158,9 +259,12 @@ class Agent:
             match output:
                 case say.Adopt(epoch=epoch):
                     self.machine.epoch = epoch
+                    self.met = True
+                    self._feed(core.Heard())
+                    self._world.contacted(self)
                     self._flush()
                 case say.Obey(command=command):
-                    if not isinstance(command, messages.Collect):
+                    if not isinstance(command, messages.Collect | messages.Check | messages.Logs):
                         self.newest = command
                         self._feed(core.Commanded(command))
                 case say.Beat():
@@ -206,23 +310,54 @@ class Agent:
                 self._terminate(key, grace)
             case core.Sweep(key=key):
                 self._sweep(key)
+            case core.EndOrphan(cookie=cookie):
+                self._end_orphan(self._orphans.pop(cookie))
             case core.Forget(key=key):
-                self.machine.records.pop(key, None)
+                self._held.pop(key, None)
+                self.machine.shelf.forget(key)
             case core.Release():
                 pass  # a download that nobody waits for fills the cache all the same
 
     def _launch(self, command: core.Launch) -> None:
+        """Intent, fork, fact: as `agent.launcher` does it; a kill -9 may come between any two of them."""
         self._world.launching(self.machine, command)
-        spec = command.spec
-        self.machine.records[spec.key] = spec
-        engine = self.machine.execute(spec)
-        self._world.note(f"{self.machine.name} executes {engine} as pid {engine.pid}")
+        spec, machine, kernel = command.spec, self.machine, self.machine.kernel
+        cookie = f"{self.instance}-{machine.launches}"
+        machine.launches += 1
+        group = machine.groups.make(cookie) if machine.groups is not None else ""
+        record = Record(spec, Identity(cookie, group))
+        machine.shelf.write(record)
+        dies = machine.sprung("killed-in-launch")
+        if dies is not None and dies < 0.3:
+            self._dies(dies)
+            return
+        engine = machine.execute(spec, marks.environment(machine.name, spec.key, cookie), group)
+        self._world.note(f"{machine.name} executes {engine} as pid {engine.pid}")
+        if dies is not None:
+            self._dies(dies)
+            return
+        identity = Identity(cookie, group, kernel.boot_id(), engine.pid, engine.tree[0].ticks)
+        leader = process.Leader(identity, kernel.hold(engine.pid), kernel=kernel)
+        running = dataclasses.replace(record, identity=identity, state="running")
+        machine.shelf.write(running)
+        self._held[spec.key] = Held(running, Tree(identity, machine.groups, leader, kernel))
         self._after(0.02, lambda: self._feed(core.Launched(spec.key, engine.pid)))
+
+    def _dies(self, size: float) -> None:
+        """kill -9 in the middle of it; the next one comes a while later."""
+        name = self.machine.name
+        self._world.kill_agent(name)
+        self.clock.after(1.0 + 60.0 * size, lambda: self._world.start_agent(name))
 
     def _look(self, engine: Engine) -> None:
         key = engine.spec.key
+        held = self._held.get(key)
+        if held is None or held.record.identity.pid != engine.pid:
+            return  # of another life of the shard, or undescribed
         if not engine.leader:
             self._once(key, "exited", core.Exited(key, "the leader exited"))
+            if held.ends:
+                self._sweep(key)
         elif not engine.serving:
             self._once(key, "exited", core.Exited(key, "no progress"))
         elif engine.phase == "started":
@@ -231,23 +366,59 @@ class Agent:
             self._once(key, "ready", core.Milestone(key, "ready"))
 
     def _once(self, key: ShardKey, what: str, event: core.Event) -> None:
-        if (key, what) not in self._said:
-            self._said.add((key, what))
-            self._feed(event)
+        if (key, what) in self._said:
+            return
+        self._said.add((key, what))
+        if isinstance(event, core.Milestone):
+            held = self._held[key]
+            held.record = dataclasses.replace(held.record, reached=event.reached)
+            self.machine.shelf.write(held.record)
+        self._feed(event)
 
     def _terminate(self, key: ShardKey, grace: float) -> None:
-        engine = self.machine.find(key)
-        if engine is not None:
-            patience = min(grace, self._chance.uniform(0.1, 1.3 * grace))
-            self.clock.after(patience, lambda: self.machine.kill(engine, others=False), self.machine.power)
-            self._after(patience + 0.2, lambda: self._sweep(key))
+        """TERM, and the sweep when the leader is gone or the grace is over, whichever is first."""
+        held = self._held.get(key)
+        if held is None or held.tree is None:
+            self._sweep(key)
+            return
+        held.ends = True
+        held.tree.ask()
+        engine = self.machine.engines.get(held.record.identity.pid)
+        if engine is not None and not engine.leader:
+            self.notice(engine)
+        self._after(grace, lambda: self._sweep(key) if held.ends else None)
 
     def _sweep(self, key: ShardKey) -> None:
-        engine = self.machine.find(key)
-        if engine is not None and engine.alive:
-            self.machine.kill(engine)
-        wait = 0.1 if engine is None else max(0.1, engine.free_at - self.clock.now)
-        self._after(wait, lambda: self._feed(core.Swept(key)))
+        held = self._held.get(key)
+        if held is None or held.tree is None:
+            self._after(0.1, lambda: self._feed(core.Swept(key)))
+            return
+        held.ends = False
+        tree, held.tree = held.tree, None
+        self._sweep_on(tree, held.record.spec.gpus, key, {tree.identity.pid} - {0}, Sweeping(self.clock.now))
+
+    def _end_orphan(self, identity: Identity) -> None:
+        tree = Tree(identity, self.machine.groups, kernel=self.machine.kernel)
+        self._sweep_on(tree, (), None, {identity.pid} - {0}, Sweeping(self.clock.now))
+
+    def _sweep_on(
+        self, tree: Tree, gpus: tuple[str, ...], key: ShardKey | None, seen: set[int], sweeping: Sweeping
+    ) -> None:
+        """One look of a sweep, and the next one; `key` None = an orphan."""
+        remains = tree.remains(tree.kill(), seen, lambda pids: self.machine.charged(pids, gpus))
+        after = sweeping.looked(remains, self.clock.now, SWEEPS)
+        if after.late and remains and key is not None:
+            self._feed(core.Lingers(key, remains))
+        if not after.over:
+            self._after(after.wait(SWEEPS), lambda: self._sweep_on(tree, gpus, key, seen, after))
+            return
+        tree.forget()
+        self.machine.reap(tree.identity.pid)
+        if key is not None:
+            self._feed(core.Swept(key))
+        else:
+            self._feed(core.OrphanEnded(tree.identity.cookie))
+            self._report(info=self._info())
 
     def _fetch(self, source: Source) -> None:
         name, machine = cache_name(source), self.machine
@@ -279,7 +450,7 @@ class Agent:
             self._feed(core.FetchFailed(name, said))
             return
         self.machine.disk[name] = CachedWeights(name, source.canonical, 1 << 30)
-        self._report(info=self.machine.info(self.instance))
+        self._report(info=self._info())
         self._feed(core.Fetched(name))
 
     def _after(self, delay: float, event: Callable[[], None]) -> None:

@@ -5,46 +5,19 @@ that rare combinations meet. The schedule is a plain list made before time begin
 a smaller story, which is how `sim.shrink` works.
 """
 
-import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from llmgw.kit.chance import Chance
 from tests.sim import scenario
+from tests.sim.faults_node import NODE_KINDS
+from tests.sim.kinds import WAITS, Fault, Kind, Undo
 
 if TYPE_CHECKING:
     from tests.sim.world import World
 
 EVERYWHERE = "*"
 """A fault that touches every node."""
-
-WAITS = 300.0
-"""Seconds that a fault waits for its victim."""
-
-Undo = Callable[[], None]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Fault:
-    """One fault. `target` picks its victim among those there are; `size` is how bad, 0 to 1."""
-
-    at: float
-    kind: str
-    target: int
-    lasts: float
-    size: float
-
-    def __str__(self) -> str:
-        return f"{self.at:8.2f} {self.kind} #{self.target} for {self.lasts:.1f}s"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Kind:
-    """How a fault of one kind begins. `begin` returns how it ends, or None where it found no victim."""
-
-    begin: Callable[["World", Fault], Undo | None]
-    longest: float
-    most: int = 3
 
 
 def schedule(chance: Chance, horizon: float, least: int = 1) -> tuple[Fault, ...]:
@@ -113,7 +86,7 @@ def _on_engine(ready: bool, strike: Callable[["World", str, int], None]) -> Kind
     """An engine is struck as soon as there is one that is as far as that."""
 
     def begin(world: "World", fault: Fault) -> None:
-        def look() -> None:
+        def look() -> bool:
             living = [
                 (name, engine.pid)
                 for name, machine in world.machines.items()
@@ -124,10 +97,9 @@ def _on_engine(ready: bool, strike: Callable[["World", str, int], None]) -> Kind
                 name, pid = living[fault.target % len(living)]
                 world.struck(fault.kind, name)
                 strike(world, name, pid)
-            elif world.clock.now < fault.at + WAITS:
-                world.clock.after(2.0, look, world.trouble)
+            return bool(living) or world.clock.now > fault.at + WAITS
 
-        look()
+        world.lie_in_wait(look)
 
     return Kind(begin, longest=0.1, most=9 if ready else 4)
 
@@ -183,14 +155,13 @@ def gateway_cut(world: "World", fault: Fault) -> Undo:
 def cut_in_drain(world: "World", fault: Fault) -> None:
     """A gateway's stream is reset at the worst time: while it has requests on what drains."""
 
-    def look() -> None:
+    def look() -> bool:
         struck = [gateway for gateway in world.gateways.values() if gateway.drains()]
         if struck:
             world.strike_path(fault.kind, struck[fault.target % len(struck)].name)
-        elif world.clock.now < fault.at + WAITS:
-            world.clock.after(0.5, look, world.trouble)
+        return bool(struck) or world.clock.now > fault.at + WAITS
 
-    look()
+    world.lie_in_wait(look)
 
 
 def slow_link(world: "World", fault: Fault) -> Undo:
@@ -347,5 +318,6 @@ KINDS: dict[str, Kind] = {
     "invalid-catalog": _edit(_mistake),
     "wall-jump": Kind(wall_jump, longest=0.1, most=4),
     "removal": Kind(removed, longest=200.0, most=2),
+    **NODE_KINDS,
 }
 """Every kind of fault, by the name that the histogram prints."""

@@ -5,12 +5,15 @@ on a real one, a GPU's memory comes back some time after the last process that u
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable
+import signal
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Literal, Protocol
 
+from llmgw.agent import marks
 from llmgw.fleet.node import CachedWeights, Gpu, InstalledEngine, NodeInfo
 from llmgw.fleet.shard import ShardKey, ShardSpec
 from tests.sim.clockwork import Clockwork, Life
+from tests.sim.processes import NOTHING, Groups, Process, Processes, Shelf
 
 MEMORY = 128 << 30
 """Bytes of a machine."""
@@ -22,8 +25,9 @@ Phase = Literal["starting", "started", "ready"]
 class Engine:
     """One engine's process tree. `phase` is how far it came; `serving` turns false when it hangs.
 
-    `leader` and `others` tell who of the tree lives; `free_at` is when the GPU memory is back.
-    `ready_at` is when it came to serve, if it ever did.
+    `leader` and `others` tell who of the tree lives, `tree` names them, its leader first; `free_at` is
+    when the GPU memory is back. `ready_at` is when it came to serve, if it ever did. A `doomed` one will
+    end by the rules: nothing describes it.
     """
 
     pid: int
@@ -35,6 +39,13 @@ class Engine:
     others: bool = True
     free_at: float = float("inf")
     ready_at: float | None = None
+    doomed: bool = False
+    tree: list[Process] = dataclasses.field(default_factory=list)
+
+    @property
+    def cookie(self) -> str:
+        """The mark of its launch."""
+        return self.tree[0].env[marks.COOKIE]
 
     @property
     def alive(self) -> bool:
@@ -44,7 +55,7 @@ class Engine:
     @property
     def ready(self) -> bool:
         """It does its part of serving."""
-        return self.phase == "ready" and self.leader and self.serving
+        return self.phase == "ready" and self.leader and self.serving and not self.doomed
 
     def __str__(self) -> str:
         return f"{self.spec.replica}:{self.spec.rank}"
@@ -61,8 +72,16 @@ class Neighbours(Protocol):
         """An engine was executed."""
         ...
 
-    def next_pid(self) -> int:
-        """A process id that no machine had before."""
+    def signalled(self, machine: "Machine", process: Process, number: signal.Signals) -> None:
+        """A signal is about to reach a process."""
+        ...
+
+    def struck(self, kind: str, name: str) -> None:
+        """A fault that lay in wait found its moment."""
+        ...
+
+    def cards_changed(self, machine: "Machine") -> None:
+        """Somebody else took a card, or let it go."""
         ...
 
     def changed(self, engine: Engine) -> None:
@@ -84,7 +103,11 @@ class Machine:
         self.boot = 0
         self.power = Life()
         self.disk: dict[str, CachedWeights] = {}
-        self.records: dict[ShardKey, ShardSpec] = {}
+        self.shelf = Shelf()
+        self.launches = 0
+        self.traps: dict[str, float] = {}
+        self.strangers: list[Process] = []
+        self.squatters: list[Process] = []
         self.epoch = 0
         self.memory = MEMORY
         self.engines: dict[int, Engine] = {}
@@ -94,24 +117,61 @@ class Machine:
         self.bad_fetch = False
         self._world = world
         self._chance = clock.chance(f"machine/{name}")
+        self.kernel = Processes(clock, name, 0, self.power, self)
+        self.groups = Groups(self.kernel, name) if self._chance.random() < 0.5 else None
 
     @property
     def on(self) -> bool:
         """It has power."""
         return not self.power.over
 
-    def info(self, instance: str) -> NodeInfo:
-        """What an agent on it can say of it."""
+    def info(self, instance: str, undescribed: Collection[str] = ()) -> NodeInfo:
+        """What an agent on it can say of it. `undescribed` are the cookies of launches it knows nothing of."""
         return NodeInfo(
             id=self.name,
             name=self.name,
             instance=instance,
             address=self.name,
-            gpus=self.gpus,
+            gpus=self.cards(undescribed),
             memory_total=self.memory,
             engines=(InstalledEngine("vllm"),),
             weights=tuple(self.disk.values()),
         )
+
+    def cards(self, undescribed: Collection[str]) -> tuple[Gpu, ...]:
+        """The cards as `agent.gpus` reads them: what is not of a live shard that the agent knows is foreign."""
+        taken = set(self.taken())
+        for engine in self.engines.values():
+            if engine.cookie in undescribed if engine.alive else self.clock.now < engine.free_at:
+                taken |= set(engine.spec.gpus)
+        if not taken:
+            return self.gpus
+        return tuple(
+            dataclasses.replace(gpu, foreign=gpu.memory_total // 2) if gpu.uuid in taken else gpu
+            for gpu in self.gpus
+        )
+
+    def taken(self) -> dict[str, float]:
+        """The cards on which strangers compute, and since when."""
+        return {process.gpu: process.born for process in self.strangers if process.alive and process.gpu}
+
+    def charged(self, pids: Collection[int], gpus: Collection[str]) -> str:
+        """What `agent.gpus.Gpus.held` says: memory of the dead that is not back yet."""
+        for engine in self.engines.values():
+            if engine.alive or engine.free_at <= self.clock.now:
+                continue
+            if not pids.isdisjoint(process.pid for process in engine.tree) or set(gpus) & set(
+                engine.spec.gpus
+            ):
+                return f"GPU {engine.spec.gpus[0]} still charges pid {engine.pid}, which has ended"
+        return ""
+
+    def sprung(self, trap: str) -> float | None:
+        """A fault that lay in wait on this machine strikes now, once; its size, None where there is none."""
+        if trap not in self.traps:
+            return None
+        self._world.struck(trap, self.name)
+        return self.traps.pop(trap)
 
     def holders(self, gpu: str) -> list[Engine]:
         """The engines that have memory on this GPU: living ones, and dead ones until it is back."""
@@ -135,23 +195,82 @@ class Machine:
 
     # --- what happens to it -------------------------------------------------------------------
 
-    def execute(self, spec: ShardSpec) -> Engine:
+    def execute(self, spec: ShardSpec, env: Mapping[str, str], cgroup: str) -> Engine:
         """Fork and exec an engine; it comes up in its own time."""
-        engine = Engine(self._world.next_pid(), spec, self.clock.now)
+        engine = Engine(0, spec, self.clock.now)
+        leader = self.kernel.fork(self.kernel.agent, cgroup=cgroup or "/", engine=engine)
+        leader.env = {**env, marks.LEADER: str(leader.pid)}
+        engine.pid, engine.tree = leader.pid, [leader]
+        for _ in range(1 if self._chance.random() < 0.7 else 2):
+            engine.tree.append(self._worker(engine, leader))
         self.engines[engine.pid] = engine
         self._world.born(engine)
         self._later(self._chance.uniform(1.0, 20.0) * self.slow_start, lambda: self._started(engine))
         return engine
 
+    def _worker(self, engine: Engine, leader: Process) -> Process:
+        """A child: in its leader's session, in one of its own, or with its environment wiped in their cgroup."""
+        shape = self._chance.random()
+        wiped = shape > 0.7 and leader.cgroup != "/"
+        return self.kernel.fork(
+            leader,
+            env=NOTHING if wiped else leader.env,
+            cgroup=leader.cgroup,
+            session=leader.session if shape < 0.4 else 0,
+            engine=engine,
+        )
+
     def kill(self, engine: Engine, *, leader: bool = True, others: bool = True) -> None:
         """Let processes of the tree end. The memory comes back when the last of them is gone."""
-        if not engine.alive:
+        first, *rest = engine.tree
+        for process in rest if others else ():
+            self.kernel.exit(process)
+        if leader:
+            self.kernel.exit(first)
+
+    def stranger(self, gpu: str = "", like: Process | None = None) -> Process:
+        """A process of somebody else, with the pid, the ticks and a session of one that was there before."""
+        process = self.kernel.fork(
+            None, env={"HOME": "/home/else"}, like=(like.pid, like.ticks) if like is not None else None
+        )
+        process.gpu = gpu
+        self.strangers = [*(other for other in self.strangers if other.alive), process]
+        if gpu:
+            self._world.cards_changed(self)
+        return process
+
+    def leaves(self, process: Process) -> None:
+        """A stranger goes."""
+        if process.alive and self.on:
+            self.kernel.exit(process)
+            self._world.cards_changed(self)
+
+    def reap(self, pid: int) -> None:
+        """The agent lets go of a child that has ended."""
+        if pid in self.kernel.table:
+            self.kernel.reap(self.kernel.table[pid])
+
+    # --- what its kernel tells ----------------------------------------------------------------
+
+    def signalled(self, process: Process, number: signal.Signals) -> None:
+        """A signal is about to arrive."""
+        self._world.signalled(self, process, number)
+        if number == signal.SIGTERM and self.sprung("term-ignored") is not None:
+            process.stubborn = True
+        if number == signal.SIGKILL and (size := self.sprung("unkillable")) is not None:
+            process.stuck = 5.0 + 95.0 * size
+
+    def ended(self, process: Process) -> None:
+        """A process is dead."""
+        engine = process.engine
+        if engine is None or not engine.alive:
             return
-        engine.leader = engine.leader and not leader
-        engine.others = engine.others and not others
+        first, *rest = engine.tree
+        engine.leader, engine.others = first.alive, any(other.alive for other in rest)
         if not engine.alive:
             engine.free_at = self.clock.now + self._chance.uniform(0.0, 0.5) + self.late_memory
-        self._world.changed(engine)
+        if process is first or not engine.alive:
+            self._world.changed(engine)
 
     def hang(self, engine: Engine) -> None:
         """The process lives on and does nothing any more."""
@@ -170,6 +289,12 @@ class Machine:
         self.boot += 1
         self.power = Life()
         self.engines.clear()
+        self.strangers.clear()
+        self.kernel = Processes(self.clock, self.name, self.boot, self.power, self)
+        self.groups = Groups(self.kernel, self.name) if self.groups is not None else None
+        for process in self.squatters:
+            self.stranger(like=process)
+        self.squatters = []
 
     def _later(self, delay: float, event: Callable[[], None]) -> None:
         self.clock.after(delay, event, self.power)

@@ -23,29 +23,8 @@ from llmgw.planning.needs import Needs
 from llmgw.planning.view import View
 from llmgw.wire import messages, session
 from tests.sim import control, scenario
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Mutant:
-    """One planted bug. `place` holds the function `name` that `wrong` replaces, given the right one.
-
-    A `rare` one shows in so few seeds that only the lab looks for it. One that `meets` a kind of fault is
-    looked for in lives that have one such fault more, as long as they get.
-    """
-
-    said: str
-    place: Any
-    name: str
-    wrong: Callable[[Any], Any]
-    rare: bool = False
-    meets: str = ""
-
-
-def _always(answer: bool) -> Callable[..., bool]:
-    def wrong(*_: Any) -> bool:
-        return answer
-
-    return wrong
+from tests.sim.mutants_node import NODE_MUTANTS
+from tests.sim.planting import Mutant, always
 
 
 def _nothing(*_: Any) -> None:
@@ -101,11 +80,11 @@ def _lost_is_unreachable(right: Any) -> Any:
 
 
 def _without_evidence(right: Any) -> Any:
-    return _always(False)
+    return always(False)
 
 
 def _drained_at_once(right: Any) -> Any:
-    return _always(True)
+    return always(True)
 
 
 def _any_gateway_will_do(right: Any) -> Any:
@@ -210,7 +189,7 @@ def _no_roster(right: Any) -> Any:
 
 
 def _not_dark(right: Any) -> Any:
-    return _always(False)
+    return always(False)
 
 
 def _stall_counts(right: Any) -> Any:
@@ -431,12 +410,12 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "surge-of-three": Mutant("a roll-out takes as much room as it likes", rollout, "SURGE", _instead(3)),
     "progress-counts": Mutant("bytes move a shard's since", world.Draft, "apply", _progress_counts),
-    "mistakes-are-adopted": Mutant("a wrong catalog is adopted", scenario, "sound", lambda _: _always(True)),
+    "mistakes-are-adopted": Mutant("a wrong catalog is adopted", scenario, "sound", lambda _: always(True)),
     "oldest-goes": Mutant("of one too many the oldest goes", rollout, "_drain", _oldest_goes),
     "wall-is-time": Mutant("timers run by people's clock", control.SimulatedClock, "now", _wall_is_time),
     "charged-for-ever": Mutant("failed replicas are remembered", troubles, "charge", _charged_for_ever),
     "troubles-for-ever": Mutant(
-        "failures outlive their generation", troubles, "_current", lambda _: _always(True)
+        "failures outlive their generation", troubles, "_current", lambda _: always(True)
     ),
     "drains-for-ever": Mutant("a drain outlives its replica", draining, "advance", _lost_drains_stay),
     "nothing-adopted": Mutant("a restarted agent forgets what runs", core, "_adopted", _nothing_adopted),
@@ -444,6 +423,7 @@ MUTANTS: dict[str, Mutant] = {
     "obeys-again": Mutant("old orders are obeyed", session.AgentSession, "_commanded", _deaf_for_ever),
     "never-again": Mutant("a failed generation is never tried again", rollout, "_must_wait", _never_again),
     "excess-stays": Mutant("nothing is ever too much", rollout, "_drain", lambda _: lambda *_: ()),
+    **NODE_MUTANTS,
 }
 """Every planted bug, by name."""
 

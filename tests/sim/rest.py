@@ -20,6 +20,7 @@ def _reasons(world: "World") -> Iterator[str]:
     for model in world.disk.catalog.models.values():
         yield from _model(world, model, wanted[model.name])
     yield from _leftovers(world, wanted)
+    yield from world.nodes.unrest()
     for agent in world.agents.values():
         for kept in agent.state.shards.values():
             if kept.state != "ready":

@@ -9,7 +9,8 @@ import collections
 import dataclasses
 import functools
 import hashlib
-from collections.abc import Iterable
+import signal
+from collections.abc import Callable, Iterable
 
 from llmgw.agent.core import AgentState, Command, Launch
 from llmgw.catalog.model import Catalog
@@ -25,9 +26,12 @@ from tests.sim.control import Control, Disk
 from tests.sim.edges import Edges
 from tests.sim.faults import Fault
 from tests.sim.gateways import Gateway
+from tests.sim.leaps import leap
 from tests.sim.links import DIRECTIONS, End, Path, Stream
 from tests.sim.machines import Engine, Machine
 from tests.sim.oracle import Oracle, Violation
+from tests.sim.oracle_node import NodeOracle
+from tests.sim.processes import Process
 from tests.sim.rest import halted, unrest
 from tests.sim.telling import short
 
@@ -37,15 +41,19 @@ PATIENCE = 3600.0
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pace:
-    """How dense a life is: seconds of faults, how often a kind strikes at least, seconds watched at rest."""
+    """How dense a life is: seconds of faults, how often a kind strikes at least, seconds watched at rest.
+
+    One that `leaps` does not live through stretches in which nothing of note happens.
+    """
 
     horizon: float = 1800.0
     least: int = 1
     quiet: float = 200.0
+    leaps: bool = False
 
 
-CALM, DENSE = Pace(), Pace(horizon=400.0, least=2, quiet=100.0)
-"""A life by time, and one that is over after a number of events."""
+CALM, DENSE = Pace(), Pace(horizon=3600.0, least=1, quiet=100.0, leaps=True)
+"""A life heartbeat by heartbeat, and an hour by its events."""
 
 
 class World:
@@ -68,7 +76,6 @@ class World:
         self.trace: list[str] = []
         self._keep_trace = keep_trace
         self._digest = hashlib.sha256()
-        self._pids = 1000
         self._lives = 0
         self._undo: dict[int, fault_kinds.Undo] = {}
         self._victims: list[str] = []
@@ -79,8 +86,14 @@ class World:
         self._listened = 0.0
         self._listening_since: float | None = None
         self.trouble = Life()
+        self._waiting: list[Callable[[], bool]] = []
+        self._looking = False
+        self._haste = self.clock.chance("waiting")
+        if pace.leaps:
+            self.clock.leap = functools.partial(leap, self)
         self.edges = Edges()
         self.oracle = Oracle(self)
+        self.nodes = NodeOracle(self)
         self.machines = {
             name: Machine(self.clock, name, gpus, self) for name, gpus in self.scenario.machines.items()
         }
@@ -116,6 +129,8 @@ class World:
         self.clock.run(self.clock.now + 3.0)
         self.start_control()
         self._stay_at_rest("S14", "after a restart of the control plane at rest")
+        if self._pace.leaps and self.clock.now < self._pace.horizon:
+            self._stay_at_rest("L4", "in the rest of its hour", self._pace.horizon - self.clock.now)
 
     def _strike(self, number: int, fault: Fault) -> None:
         self._victims = []
@@ -146,6 +161,8 @@ class World:
         for number in list(self._undo):
             self._end(number)
         self.spoiled.clear()
+        for machine in self.machines.values():
+            machine.traps.clear()
         self.note("every fault is over")
 
     def _come_to_rest(self) -> None:
@@ -160,9 +177,9 @@ class World:
             self.clock.run(self.clock.now + 20.0)
         self.note("at rest")
 
-    def _stay_at_rest(self, code: str, when: str) -> None:
+    def _stay_at_rest(self, code: str, when: str, seconds: float = 0.0) -> None:
         orders = self.oracle.orders
-        self.clock.run(self.clock.now + self._pace.quiet)
+        self.clock.run(self.clock.now + max(seconds, self._pace.quiet))
         given = self.oracle.orders - orders
         if given:
             raise Violation(code, f"{given} orders {when}")
@@ -181,6 +198,25 @@ class World:
         if self._active[name] or self._active[fault_kinds.EVERYWHERE]:
             return self.clock.now
         return max(self._touched.get(name, 0.0), self._touched.get(fault_kinds.EVERYWHERE, 0.0))
+
+    def leapt(self, name: str, delay: float) -> None:
+        """A node went on speaking for so long."""
+        self._spoken[name] = self._spoken.get(name, 0.0) + delay
+
+    def lie_in_wait(self, look: Callable[[], bool]) -> None:
+        """A fault waits for its victim: it looks until it has struck, whenever something changed."""
+        if not look():
+            self._waiting.append(look)
+
+    def stirred(self) -> None:
+        """Something changed that a fault may wait for; it sees it a moment later."""
+        if self._waiting and not self._looking:
+            self._looking = True
+            self.clock.after(self._haste.uniform(0.0, 2.0), self._look, self.trouble)
+
+    def _look(self) -> None:
+        self._looking = False
+        self._waiting = [look for look in self._waiting if not look()]
 
     def pick_machine(self, fault: Fault) -> str:
         """The name of the machine that a fault strikes."""
@@ -232,6 +268,7 @@ class World:
         """The next life of an agent, where the machine is on and none runs."""
         if name not in self.agents and self.machines[name].on:
             self._lives += 1
+            self.nodes.restarting(self.machines[name])
             agent = Agent(self.clock, self.machines[name], self.paths[name], self, self._lives)
             self.agents[name] = agent
             agent.start()
@@ -316,17 +353,13 @@ class World:
         """An engine was executed."""
         self._engines[engine.spec.key] = engine
 
-    def next_pid(self) -> int:
-        """A process id that no machine had before."""
-        self._pids += 1
-        return self._pids
-
     def broken(self, generation: str) -> bool:
         """Engines of this generation cannot come up."""
         return generation in self.spoiled
 
     def changed(self, engine: Engine) -> None:
         """The agent beside an engine may look again."""
+        self.stirred()
         if engine.spec.node in self.agents:
             self.agents[engine.spec.node].notice(engine)
 
@@ -369,7 +402,25 @@ class World:
 
     def launching(self, machine: Machine, command: Launch) -> None:
         """An engine is about to be executed."""
+        self.nodes.launching(machine, command.spec.replica, command.spec.key)
         self.oracle.launching(machine, command)
+
+    def signalled(self, machine: Machine, process: Process, number: signal.Signals) -> None:
+        """A signal is about to reach a process."""
+        self.nodes.signalled(machine, process, number)
+
+    def adopted(self, agent: Agent) -> None:
+        """An agent has found what an earlier one left."""
+        self.nodes.adopted(agent)
+
+    def contacted(self, agent: Agent) -> None:
+        """An agent has heard the control plane."""
+        self.nodes.contacted(agent)
+
+    def cards_changed(self, machine: Machine) -> None:
+        """Somebody else took a card, or let it go."""
+        if machine.name in self.agents:
+            self.agents[machine.name].look_around()
 
     def stepped(self, before: AgentState, commands: tuple[Command, ...]) -> None:
         """An agent's core made a step."""
@@ -384,6 +435,7 @@ class World:
     def ordered(self, control: Control, action: actions.Action) -> None:
         """An action is about to be dispatched."""
         self.note(f"order {short(action)}")
+        self.nodes.ordered(action)
         self.oracle.ordered(control, action)
 
     def published(self, routes: Routes) -> None:
@@ -394,6 +446,8 @@ class World:
 
     def adopting(self, gateway: Gateway, routes: Routes) -> None:
         """A gateway is about to serve by a newer table."""
+        if any(endpoint.draining for endpoint in routes.endpoints):
+            self.stirred()
         self.oracle.adopting(gateway, routes)
 
     def note(self, line: str) -> None:
