@@ -53,6 +53,7 @@ VERBS: dict[str, str] = {
     "doctor": "What a person would check, checked.",
     "version": "Releases: this command's, the control plane's, agents', gateways'.",
     "completion": "Make a shell complete verbs, options and names.",
+    "unit": "The systemd unit of one of the processes.",
     "schema": "The JSON Schema of catalog files.",
 }
 """Verb → its one line of help, in the order people read them."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import errno
 import logging
 import os
 import pathlib
@@ -12,7 +13,9 @@ from typing import Any
 import click
 
 from llmgw.cli.options import LONGEST
+from llmgw.errors import Failed
 from llmgw.fleet.expiry import Timers
+from llmgw.kit.systemd import watched
 from llmgw.kit.units import seconds, show_seconds
 
 LATENESS = 1.2
@@ -69,11 +72,19 @@ def _contradiction(timers: Timers, heartbeat: float) -> str:
 
 
 def state_dir(given: pathlib.Path | None, process: str) -> pathlib.Path:
-    """`--state-dir`, or `$XDG_STATE_HOME/llmgw/PROCESS`."""
-    if given is not None:
-        return given
+    """`--state-dir`, or `$XDG_STATE_HOME/llmgw/PROCESS`; it is there then. Raises Failed where it cannot be."""
     home = os.environ.get("XDG_STATE_HOME") or str(pathlib.Path.home() / ".local" / "state")
-    return pathlib.Path(home) / "llmgw" / process
+    path = given if given is not None else pathlib.Path(home) / "llmgw" / process
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not os.access(path, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+    except OSError as error:
+        raise Failed(
+            f"cannot use {path} for state: {(error.strerror or str(error)).lower()}",
+            help="name another --state-dir, or make this one writable",
+        ) from error
+    return path
 
 
 def log_to_stderr(level: int = logging.INFO) -> None:
@@ -84,14 +95,20 @@ def log_to_stderr(level: int = logging.INFO) -> None:
 
 
 def run_until_signal(work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-    """Run `work()` until it ends, or cancel it at SIGINT or SIGTERM and wait for it to clean up."""
+    """Run `work()` until it ends, or cancel it at SIGINT, SIGTERM or SIGHUP and wait for it to clean up.
+
+    Whoever asked a process to end, and it ended in order, sees exit 0. A SIGHUP that was told to be ignored,
+    as `nohup` does, stays so.
+    """
 
     async def supervised() -> None:
         task = asyncio.ensure_future(work())
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, task.cancel)
-        await asyncio.wait((task,))
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+                loop.add_signal_handler(number, task.cancel)
+        async with watched():
+            await asyncio.wait((task,))
         if not task.cancelled():
             task.result()
 

@@ -224,7 +224,7 @@ class Hands:
 _AFTER: Mapping[Verb, str] = {
     "cordon": "cordoned: nothing new is placed on it",
     "uncordon": "open again",
-    "drain": "drained: its replicas move away, each once its successor is ready",
+    "drain": "being drained: its replicas move away, each once its successor is ready",
     "confirm-lost": "lost: what ran there is rebuilt elsewhere",
     "pause": "paused: what runs goes on, nothing is started or stopped for it",
     "resume": "resumed",

@@ -69,10 +69,7 @@ def why_model(view: View, unplaced: Iterable[Unplaced], name: str, facts: ModelF
         *([f"paused: {reason}"] if (reason := view.desired.marks.paused.get(name)) else []),
         *(line for generation, trouble in troubles for line in _trouble(view, name, generation, trouble)),
         *([f"no place for {_profile(missing)}: {missing.because}"] if missing is not None else []),
-        *(
-            f"{replica.id}: {' '.join(replica_state(view, replica)).strip()}"
-            for replica in view.of_model(name)
-        ),
+        *(f"{replica.id} is {state_of(view, replica)}" for replica in view.of_model(name)),
     ]
     rejected = _by_node(missing)
     return Why(
@@ -85,6 +82,12 @@ def why_model(view: View, unplaced: Iterable[Unplaced], name: str, facts: ModelF
         _would_fit(view, missing, model, facts),
         _next_of_model(view, name, missing, troubles),
     )
+
+
+def state_of(view: View, replica: Replica) -> str:
+    """`Draining: 3 in flight, …`."""
+    state, detail = replica_state(view, replica)
+    return f"{state}: {detail}" if detail else state
 
 
 def _model_state(

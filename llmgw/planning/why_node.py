@@ -9,9 +9,8 @@ from llmgw.kit.text import count
 from llmgw.kit.units import show_memory, show_seconds
 from llmgw.planning.needs import Unplaced
 from llmgw.planning.placement import Site
-from llmgw.planning.screen import replica_state
 from llmgw.planning.view import View
-from llmgw.planning.why import Why, stops_all
+from llmgw.planning.why import Why, state_of, stops_all
 
 
 def why_node(view: View, unplaced: Iterable[Unplaced], node: str) -> Why:
@@ -30,7 +29,7 @@ def why_node(view: View, unplaced: Iterable[Unplaced], node: str) -> Why:
         *_taken(view, node, here),
         *_cards(site),
         *known.info.warnings,
-        *(f"runs {each}: {' '.join(replica_state(view, view.replicas[each])).strip()}" for each in here),
+        *(f"runs {each}, {state_of(view, view.replicas[each])}" for each in here),
         *(
             f"does not take {item.model}: {reason.said}"
             for item in unplaced

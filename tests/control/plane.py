@@ -6,14 +6,20 @@ import json
 import pathlib
 from typing import Any
 
+from llmgw.catalog.facts import ModelFacts
+from llmgw.catalog.sources import Source
+from llmgw.control.about import About
 from llmgw.control.adoption import Adoption
 from llmgw.control.api import Api
 from llmgw.control.applying import Applying
 from llmgw.control.asking import Asking
 from llmgw.control.collecting import Collecting
+from llmgw.control.hands import Hands
+from llmgw.control.hands_api import HandsApi
 from llmgw.control.journal import Journal
 from llmgw.control.keeping import Keeping
 from llmgw.control.knowledge import Knowledge
+from llmgw.control.logs import Logs
 from llmgw.control.loop import Loop
 from llmgw.control.recording import Recording
 from llmgw.control.store import Store
@@ -29,6 +35,7 @@ from llmgw.planning.desired import Desired
 from llmgw.planning.guards import Limits
 from llmgw.planning.ledger import Ledger
 from llmgw.transport.http import Request, Response
+from llmgw.transport.ranges import CannotRead
 from llmgw.wire import messages
 
 MODEL = """kind: model
@@ -68,6 +75,11 @@ class Ticking(Clock):
 
     def wall(self) -> datetime.datetime:
         return SystemClock().wall()
+
+
+async def _unreadable(source: Source) -> ModelFacts:
+    """Nobody looks into a model here."""
+    raise CannotRead(source.canonical)
 
 
 class Plane:
@@ -113,7 +125,27 @@ class Plane:
             limits=limits,
             recording=self.recording,
         )
-        self.collecting = Collecting(Asking(self._send), patience=0.05)
+        self.asking = Asking(self._send)
+        self.collecting = Collecting(self.asking, patience=0.05)
+        self.forgotten: list[str] = []
+        keeping = Keeping(self.journal)
+        self.hands = Hands(
+            self.store, self.loop, self.journal, keeping, self.clock, forget=self.forgotten.append
+        )
+        self.hands.resume()
+        self.logs = Logs(self.loop, self.asking)
+        self.about = About(
+            self.loop,
+            self.adoption,
+            self.store,
+            self.journal,
+            knowledge or Knowledge(_unreadable, self.clock),
+            self.clock,
+            about={"cluster": "test", "build": "0"},
+            followed=lambda: None,
+        )
+        hands = HandsApi(self.hands, self.adoption, self.loop, self.journal, self.clock, seeded(3))
+        applying = Applying(self.adoption, self.store, self.recording, self.switch, self.journal)
         self.api = Api(
             self.loop,
             self.adoption,
@@ -123,10 +155,11 @@ class Plane:
             cluster="test",
             epoch=3,
             build="0",
-            more=Applying(self.adoption, self.store, self.recording, self.switch, self.journal).routes,
+            more={**applying.routes, **hands.routes, **self.logs.routes, **self.about.routes},
         )
 
     def _dispatch(self, action: Action) -> bool:
+        self.logs.ordered(action)
         self.sent.append(action)
         return True
 
