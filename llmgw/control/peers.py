@@ -118,6 +118,12 @@ class Peers:
         self._seq += 1
         return line.put(make(self._epoch, self._seq))
 
+    def begin_again(self, node: str, said: str) -> None:
+        """End the node's stream, so that it registers with everything it has. Its engines go on."""
+        line = self._lines.get(("agent", node))
+        if line is not None:
+            line.channel.abort(said)
+
     def publish(self, routes: Routes) -> None:
         """Give every gateway this table, also those that come later. One that was not sent yet is dropped."""
         self._routes = routes

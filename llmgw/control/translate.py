@@ -49,6 +49,18 @@ def claimed_twice(register: messages.Register, fleet: Fleet) -> str:
     return ""
 
 
+def not_known(node: str, message: messages.Up, fleet: Fleet) -> str:
+    """Why a node has to say everything again: it reports a shard that nobody knows here, and which holds
+    its cards unseen until it is adopted or stopped. Or nothing.
+    """
+    if not isinstance(message, messages.Report) or node not in fleet.nodes:
+        return ""
+    strange = [s for s in message.statuses if s.state != "gone" and s.key not in fleet.shards]
+    if not strange:
+        return ""
+    return f"it reports rank {strange[0].rank} of {strange[0].replica}, which is not known here: say all again"
+
+
 def gateway_event(gateway: str, message: messages.Up) -> events.Event | None:
     """What a gateway's message means for the fleet."""
     match message:

@@ -20,12 +20,16 @@ class Endpoint:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RoutedModel:
-    """A name clients may ask for. `fallbacks` are model names, in order; no cycles."""
+    """A name clients may ask for. `fallbacks` are model names, in order; no cycles.
+
+    `wakes` = it may have no replica for want of requests, and gets one when it is asked for.
+    """
 
     name: str
     aliases: tuple[str, ...] = ()
     fallbacks: tuple[str, ...] = ()
     retry_after: float = 10.0
+    wakes: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from llmgw.gateway.endpoints import Endpoints
 from llmgw.gateway.metrics import Metrics
 from llmgw.gateway.relay import End, Head, Relay
 from llmgw.gateway.upstream import EngineConnection, NotReached, Pool
+from llmgw.gateway.waiting import Wait, Waiting
 from llmgw.kit.clock import Clock
 from llmgw.kit.tasks import Tasks
 from llmgw.routing import retry
@@ -59,6 +60,7 @@ class Desk:
     clock: Clock
     metrics: Metrics
     access: AccessLog
+    waiting: Waiting
 
 
 class Exchange:
@@ -66,7 +68,7 @@ class Exchange:
 
     __slots__ = (
         "_attempt", "_client", "_connection", "_counted", "_desk", "_dialling", "_harmed", "_id", "_last",
-        "_order", "_paused", "_relay", "_retry_after", "_sent_at", "_stale", "_started", "_status", "deadline",
+        "_order", "_paused", "_relay", "_retry_after", "_sent_at", "_stale", "_started", "_status", "_wait", "deadline",
     )  # fmt: skip
 
     def __init__(self, desk: Desk, client: Client, order: Forward, request_id: bytes) -> None:
@@ -86,6 +88,7 @@ class Exchange:
         self._retry_after = 0.0
         self._status = 0
         self._sent_at = 0.0
+        self._wait: Wait | None = None
 
     # --- attempts -------------------------------------------------------------------------------
 
@@ -94,7 +97,30 @@ class Exchange:
         now = self._started = self._desk.clock.now()
         journey = retry.set_out(self._order.model, self._desk.endpoints.policy, now)
         self.deadline = journey.deadline
-        self._follow(self._desk.endpoints.take(journey, now), now)
+        found = self._desk.endpoints.take(journey, now)
+        if isinstance(found, Nothing) or found.endpoint.model != self._order.model:
+            self._wake(now, served=isinstance(found, Attempt))
+        if self._wait is None:
+            self._follow(found, now)
+
+    def _wake(self, now: float, *, served: bool) -> None:
+        """Ask for a replica of a model that sleeps, and wait for it where nobody else answers."""
+        route, waiting = self._desk.endpoints.table.route(self._order.model), self._desk.waiting
+        if route is not None and route.sleeps:
+            waiting.asked(route.model, now)
+            self._wait = None if served else waiting.enter(route.model, self._resume, now)
+
+    def _resume(self) -> None:
+        """A table came that may have a replica for this request."""
+        self._wait = None
+        now, endpoints = self._desk.clock.now(), self._desk.endpoints
+        journey = retry.set_out(self._order.model, endpoints.policy, now)
+        self._follow(endpoints.take(dataclasses.replace(journey, deadline=self.deadline), now), now)
+
+    def _wait_no_longer(self) -> None:
+        if self._wait is not None:
+            self._desk.waiting.leave(self._wait)
+            self._wait = None
 
     def _follow(self, found: Attempt | Nothing, now: float) -> None:
         if isinstance(found, Nothing):
@@ -234,6 +260,7 @@ class Exchange:
 
     def client_left(self) -> None:
         """Cancel what is under way for nobody."""
+        self._wait_no_longer()
         self._leave_engine()
         self._status = CLIENT_LEFT
         self._over("left", self._desk.clock.now())
@@ -251,8 +278,12 @@ class Exchange:
             self._connection.resume()
 
     def sweep(self, now: float) -> None:
-        """End the wait for a first byte that has lasted too long."""
-        if self._relay is None and now >= self.deadline:
+        """End a wait that has lasted too long: for a model that sleeps, for the first byte."""
+        if self._wait is not None and now >= self._wait.until:
+            self._wait_no_longer()
+            self._give_up(Nothing("none_ready"))
+        elif self._relay is None and now >= self.deadline:
+            self._wait_no_longer()
             self._leave_engine()
             self._give_up(Nothing("late"))
 
@@ -261,6 +292,7 @@ class Exchange:
         if self._relay is not None:
             self._break(said, b"")
             return
+        self._wait_no_longer()
         self._leave_engine()
         self._refuse(Refusal(503, f"cannot answer this request: {said}", "stopping", 1.0))
 
@@ -270,7 +302,9 @@ class Exchange:
         route = self._desk.endpoints.table.route(self._order.model)
         wait = self._retry_after or (route.retry_after if route else 0.0)
         asked = self._order.body.model
-        self._refuse(refusals.of(nothing, asked, wait, last=self._last, harmed=self._harmed))
+        sleeps = route is not None and route.sleeps
+        refusal = refusals.of(nothing, asked, wait, last=self._last, harmed=self._harmed, sleeps=sleeps)
+        self._refuse(refusal)
 
     def _refuse(self, refusal: Refusal) -> None:
         self._status = refusal.status

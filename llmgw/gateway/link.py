@@ -17,6 +17,7 @@ import pydantic
 from llmgw.fleet.routes import Routes
 from llmgw.gateway.endpoints import Endpoints
 from llmgw.gateway.store import RouteStore
+from llmgw.gateway.waiting import Waiting
 from llmgw.kit.backoff import Backoff
 from llmgw.kit.chance import Chance
 from llmgw.kit.clock import Clock
@@ -65,7 +66,7 @@ class Identity:
 
 
 class Link:
-    """`news` is set by the endpoints when there is something to report at once."""
+    """`news` is set by the endpoints and by who waits when there is something to report at once."""
 
     def __init__(
         self,
@@ -73,6 +74,7 @@ class Link:
         connect: Callable[[], Awaitable[Channel]],
         *,
         endpoints: Endpoints,
+        waiting: Waiting,
         news: asyncio.Event,
         store: RouteStore,
         tasks: Tasks,
@@ -84,6 +86,7 @@ class Link:
         self._identity = identity
         self._connect = connect
         self._endpoints = endpoints
+        self._waiting = waiting
         self._news = news
         self._store = store
         self._tasks = tasks
@@ -176,8 +179,14 @@ class Link:
                     await asyncio.wait_for(self._news.wait(), self._pace.report)
 
     def _load(self) -> messages.Load:
-        standing = self._endpoints.standing(self._clock.now())
-        return messages.Load(acked=standing.version, in_flight=standing.in_flight, green=standing.green)
+        now = self._clock.now()
+        standing = self._endpoints.standing(now)
+        return messages.Load(
+            acked=standing.version,
+            in_flight=standing.in_flight,
+            green=standing.green,
+            queued=self._waiting.queued(now),
+        )
 
     async def leave(self) -> None:
         """Say good-bye: everything is drained, and this gateway holds no drain up any more."""

@@ -23,6 +23,7 @@ from llmgw.gateway.metrics import Gauge, Metrics
 from llmgw.gateway.receive import Limits
 from llmgw.gateway.store import Damaged, RouteStore
 from llmgw.gateway.upstream import Pool, Reach
+from llmgw.gateway.waiting import Patience, Waiting
 from llmgw.kit.chance import unseeded
 from llmgw.kit.clock import SystemClock
 from llmgw.kit.tasks import Tasks
@@ -37,7 +38,7 @@ log = logging.getLogger(__name__)
 BACKLOG = 4096
 FLUSH = 1.0
 """Seconds for the last bytes of requests that were cut."""
-LIMITS, POLICY, REACH, PACE = Limits(), Policy(), Reach(), Pace()
+LIMITS, POLICY, REACH, PACE, PATIENCE = Limits(), Policy(), Reach(), Pace(), Patience()
 
 
 def own_name(port: int, *, shared: bool) -> str:
@@ -75,6 +76,7 @@ class Settings:
     policy: Policy = POLICY
     reach: Reach = REACH
     pace: Pace = PACE
+    patience: Patience = PATIENCE
     access: Callable[[str], object] | None = None
 
 
@@ -121,7 +123,10 @@ class Gateway:
         self._metrics = Metrics()
         self._endpoints = Endpoints(settings.policy, chance, news=news.set, adopted=self._adopted)
         self._access = AccessLog(settings.access or _unwanted)
-        desk = Desk(self._endpoints, self._pool, self.tasks, self._clock, self._metrics, self._access)
+        self._waiting = Waiting(settings.patience, news=news.set)
+        desk = Desk(
+            self._endpoints, self._pool, self.tasks, self._clock, self._metrics, self._access, self._waiting
+        )
         self._front = Front(desk, settings.limits, os.urandom(4).hex())
         self._store = RouteStore(settings.state_dir)
         self._link = Link(
@@ -130,6 +135,7 @@ class Gateway:
             ),
             self._connect,
             endpoints=self._endpoints,
+            waiting=self._waiting,
             news=news,
             store=self._store,
             tasks=self.tasks,
@@ -148,6 +154,7 @@ class Gateway:
         self._metrics.keep(table.models)
         for replica in gone:
             self._pool.retire(replica)
+        self._waiting.adopted(table)
 
     async def listen(self) -> Bound:
         """Take the kept table, listen, and begin to talk to the control plane."""
@@ -209,6 +216,8 @@ class Gateway:
     def _gauges(self) -> Iterator[Gauge]:
         table = self._endpoints.table
         yield Gauge("in_flight", "Requests at engines.", _by_model(self._endpoints.in_flight))
+        waiting = {(model,): float(count) for model, count in self._waiting.counts.items()}
+        yield Gauge("queued", "Requests that wait for a model that sleeps.", waiting)
         yield Gauge("ready", "Replicas that take requests.", _by_model(dict.fromkeys(table.ready, 1)))
         yield Gauge("connections", "Client connections.", {(): len(self._front.connections)})
         yield Gauge("table_version", "The routing table in effect.", {(): table.version})
@@ -262,16 +271,19 @@ def _by_model(replicas: dict[str, int]) -> dict[tuple[str, ...], float]:
 
 
 def _signalled() -> asyncio.Event:
-    """Set by the first SIGTERM or SIGINT; the second has its usual effect."""
+    """Set by the first SIGTERM, SIGINT or, unless it is to be ignored, SIGHUP; the second has its usual effect."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    numbers = [signal.SIGTERM, signal.SIGINT]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
 
     def told() -> None:
         stop.set()
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in numbers:
             loop.remove_signal_handler(number)
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in numbers:
         loop.add_signal_handler(number, told)
     return stop
 

@@ -38,7 +38,9 @@ class Wants:
             if want.model.scaling.min < want.model.scaling.max
         }
         self.routed = tuple(
-            RoutedModel(want.model.name, want.model.aliases, want.model.fallbacks)
+            RoutedModel(
+                want.model.name, want.model.aliases, want.model.fallbacks, wakes=want.model.scaling.min == 0
+            )
             for want in self.models.values()
         )
         self.label_keys = frozenset(

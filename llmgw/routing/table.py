@@ -21,11 +21,15 @@ class Level:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Route:
-    """Where a request for `model` may go: the model itself, then its fallbacks, each once."""
+    """Where a request for `model` may go: the model itself, then its fallbacks, each once.
+
+    `sleeps` = it has no replica, and gets one when it is asked for.
+    """
 
     model: str
     retry_after: float
     levels: tuple[Level, ...]
+    sleeps: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -59,7 +63,9 @@ def build(routes: Routes) -> RoutingTable:
     levels = {name: _level(name, tuple(e for e in ready.values() if e.model == name)) for name in models}
     by_name: dict[str, Route] = {}
     for model in routes.models:
-        route = Route(model.name, model.retry_after, tuple(levels[name] for name in _chain(model, models)))
+        chain = tuple(levels[name] for name in _chain(model, models))
+        sleeps = model.wakes and not chain[0].endpoints
+        route = Route(model.name, model.retry_after, chain, sleeps)
         by_name[model.name] = route
     for alias, name in _aliases(routes.models):
         by_name.setdefault(alias, by_name[name])

@@ -75,6 +75,23 @@ def stop(epoch: int, seq: int) -> wire.Stop:
     return wire.Stop(epoch=epoch, seq=seq, replica="m/x", rank=0, generation="g")
 
 
+def test_a_node_can_be_asked_to_say_everything_again() -> None:
+    """Its stream ends with the reason; the next registration is heard like the first."""
+
+    async def story() -> None:
+        async with table() as fleet:
+            channel = await agent(fleet.port, "first")
+            await hear(channel)
+            fleet.peers.begin_again("n1", "say all again")
+            fleet.peers.begin_again("n2", "nobody")
+            assert await ended(channel)
+            await until(lambda: bool(fleet.closed), "its end is told")
+            await hear(await agent(fleet.port, "first"))
+            assert [message.kind for _, message in fleet.heard] == ["register", "register"]
+
+    asyncio.run(story())
+
+
 def test_conversation() -> None:
     """An agent is welcomed, commanded in sequence, heard, and its end is told once."""
 

@@ -2,7 +2,7 @@
 
 from llmgw.catalog.model import Profile
 from llmgw.catalog.sources import parse
-from llmgw.control.translate import claimed_twice, own_words
+from llmgw.control.translate import claimed_twice, not_known, own_words
 from llmgw.fleet import events
 from llmgw.fleet.node import NodeInfo
 from llmgw.fleet.shard import Peer, ShardSpec, ShardStatus
@@ -48,3 +48,16 @@ def test_nobody_says_that_another_one_s_engine_is_idle() -> None:
     assert own_words("n1", said, _fleet()) == messages.Heartbeat(idle=((("qwen/a", 0), True),))
     report = messages.Report()
     assert own_words("n2", report, _fleet()) is report
+
+
+def test_a_shard_that_nobody_knows_is_not_passed_over() -> None:
+    """What runs and is not in our books holds its cards: its node is asked for everything it has."""
+    strange = messages.Report(statuses=(ShardStatus("qwen/z", 0, "ready"),))
+    assert "rank 0 of qwen/z, which is not known here" in not_known("n1", strange, _fleet())
+    for known in (
+        messages.Report(statuses=(ShardStatus("qwen/a", 0, "ready"),)),
+        messages.Report(statuses=(ShardStatus("qwen/z", 0, "gone"),)),
+        messages.Heartbeat(),
+    ):
+        assert not_known("n1", known, _fleet()) == ""
+    assert not_known("n9", strange, _fleet()) == ""
