@@ -3,6 +3,8 @@
 import os
 import pathlib
 
+import pytest
+
 from llmgw.agent import logs
 
 
@@ -57,3 +59,65 @@ def test_only_the_newest_logs_are_kept(tmp_path: pathlib.Path) -> None:
         os.utime(path, (n, n))
     logs.prune(tmp_path, 2)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["alpha%2Fr3.0.log", "alpha%2Fr4.0.log"]
+
+
+def test_a_live_log_stays_however_silent_its_engine(tmp_path: pathlib.Path) -> None:
+    """An engine that said nothing for long has the oldest log, and it is not the one to go."""
+    for n in range(5):
+        path = logs.path_of(tmp_path, (f"alpha/r{n}", 0))
+        path.touch()
+        os.utime(path, (n, n))
+    logs.prune(tmp_path, 1, [("alpha/r0", 0)])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["alpha%2Fr0.0.log", "alpha%2Fr4.0.log"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "first"), [(0, b""), (1, b"line 00000099"), (100, b"line 00000000"), (7000, b"line 00000000")]
+)
+def test_the_last_lines_begin_where_they_begin(tmp_path: pathlib.Path, lines: int, first: bytes) -> None:
+    """So many lines before the end; all of them where there are fewer; none where none is asked for."""
+    log = tmp_path / "x.log"
+    size = write(log, 100)
+    found = logs.piece(log, logs.tail_offset(log, lines), 1 << 20)
+    assert found.data[:13] == first
+    assert found.size == size
+    assert found.data.count(b"\n") == min(lines, 100)
+
+
+def test_pieces_make_the_whole(tmp_path: pathlib.Path) -> None:
+    """One after the other, each where the one before ended: every byte once."""
+    log = tmp_path / "x.log"
+    write(log, 5000)
+    got, at = b"", 0
+    while (found := logs.piece(log, at, 4097)).data:
+        assert found.offset == at
+        got, at = got + found.data, at + len(found.data)
+    assert got == log.read_bytes()
+
+
+def test_what_was_cut_is_told_and_not_shown(tmp_path: pathlib.Path) -> None:
+    """A reader who comes to the hole goes on at the first whole line behind it, and hears how much is gone."""
+    log = tmp_path / "x.log"
+    write(log, 50_000)
+    whole = log.read_bytes()
+    logs.trim(log, 64 * 1024)
+    found = logs.piece(log, 0, 1000)
+    assert found.lost == found.offset > 1_000_000
+    assert found.data.startswith(b"line ")
+    assert found.data == whole[found.offset : found.offset + len(found.data)]
+
+
+def test_the_previous_log_is_the_one_that_ended_last(tmp_path: pathlib.Path) -> None:
+    """Of the same model and rank, not the one that runs, not a sibling that lives, not a later one."""
+    for n, name in enumerate(
+        ("alpha/old", "alpha/dead", "beta/dead", "alpha/live", "alpha/now", "alpha/later")
+    ):
+        path = logs.path_of(tmp_path, (name, 0))
+        path.touch()
+        os.utime(path, (n, n))
+    live = {("alpha/live", 0), ("alpha/now", 0)}
+    assert logs.previous(tmp_path, "alpha", 0, "alpha/now", live) == ("alpha/dead", 0)
+    assert logs.previous(tmp_path, "alpha", 0, "alpha/dead", live) == ("alpha/old", 0)
+    assert logs.previous(tmp_path, "alpha", 0, "", live) == ("alpha/later", 0)
+    assert logs.previous(tmp_path, "alpha", 1, "", live) is None
+    assert logs.previous(tmp_path, "gamma", 0, "", live) is None
