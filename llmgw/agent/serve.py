@@ -16,7 +16,7 @@ import secrets
 import ssl
 from collections.abc import Callable, Mapping
 
-from llmgw.agent import cgroups, core, inventory, launcher, marks, probe
+from llmgw.agent import cgroups, core, inventory, launcher, marks, probe, procfs
 from llmgw.agent.cache import Cache
 from llmgw.agent.connection import Link
 from llmgw.agent.engine_check import EngineCheck
@@ -29,6 +29,7 @@ from llmgw.agent.metrics import metrics
 from llmgw.agent.records import Records
 from llmgw.agent.state import Obeyed, StateDir, unusable
 from llmgw.agent.supervisor import Supervisor, SupervisorTimers
+from llmgw.agent.unit import warning as unit_warning
 from llmgw.agent.weights import Weights
 from llmgw.catalog.hub import Hub
 from llmgw.fleet.node import InstalledEngine, NodeInfo
@@ -176,7 +177,9 @@ class _Agent:
     def start(self) -> None:
         """Adopt before anybody is connected: the first registration must tell what runs."""
         self._cache.sweep()
-        self._problems = self._supervisor.adopt()
+        engines = self._cgroups.base if self._cgroups is not None else ""
+        unit = unit_warning(procfs.cgroup(os.getpid()), engines)
+        self._problems = (*self._supervisor.adopt(), *([unit] if unit else []))
         for problem in self._problems:
             log.warning("%s", problem)
         for key, kept in self._supervisor.state.shards.items():

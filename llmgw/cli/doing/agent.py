@@ -18,6 +18,7 @@ from llmgw.cli.processes import log_to_stderr, run_until_signal, state_dir
 from llmgw.cli.security import Calling, called
 from llmgw.cli.timers import changed
 from llmgw.engines.registry import ADAPTERS
+from llmgw.kit.systemd import tell
 
 PARTS: dict[str, Any] = {
     "health": HealthTimers(),
@@ -73,3 +74,4 @@ def run(
 
 def _ready(node: str) -> None:
     click.echo(f"node {node} is up", err=True)
+    tell("READY=1")

@@ -17,6 +17,7 @@ from llmgw.gateway.link import KNOCKING, Pace
 from llmgw.gateway.receive import Limits
 from llmgw.gateway.serve import Bound, Settings
 from llmgw.gateway.upstream import Reach
+from llmgw.kit.systemd import tell, watched
 from llmgw.routing.retry import Policy
 
 PARTS = {"limits": Limits(), "policy": Policy(), "reach": Reach(), "pace": Pace(), "knocking": KNOCKING}
@@ -61,7 +62,12 @@ def run(
         access=sys.stderr.write if access_log else None,
     )
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(serve.run(settings, ready=_ready))
+        runner.run(_run(settings))
+
+
+async def _run(settings: Settings) -> None:
+    async with watched():
+        await serve.run(settings, ready=_ready)
 
 
 def _allow_many_sockets() -> None:
@@ -72,6 +78,7 @@ def _allow_many_sockets() -> None:
 
 def _ready(bound: Bound) -> None:
     click.echo(f"listening on port {bound.port}, metrics on port {bound.metrics_port}", err=True)
+    tell("READY=1")
     gc.collect()
     gc.freeze()  # what was built to stay is not looked at again: collections are not felt in the tail
 

@@ -13,6 +13,7 @@ from llmgw.cli.security import listened
 from llmgw.control import serve as control
 from llmgw.control.settling import Pace
 from llmgw.kit.hosts import is_loopback
+from llmgw.kit.systemd import tell
 
 
 def run(
@@ -53,7 +54,7 @@ def run(
         metrics=metrics,
         hub=Hub(hub.rstrip("/"), os.environ.get("HF_TOKEN", "")),
     )
-    run_until_signal(lambda: control.run(settings))
+    run_until_signal(lambda: control.run(settings, ready=lambda *_: tell("READY=1")))
 
 
 def following(
