@@ -1,0 +1,146 @@
+"""Why it is as it is: every answer names what decides, in the words of the look that decides."""
+
+import dataclasses
+
+from llmgw.fleet.node import Gpu
+from llmgw.planning.desired import Marks
+from llmgw.planning.view import View, look
+from llmgw.planning.why import Why, why_model, why_replica
+from llmgw.planning.why_node import why_node
+from tests.planning.story import Story, a_catalog, a_model, a_node
+
+NEW_MEMORY = Marks(draining={"n0": "memory (dana)"})
+
+
+def seen(story: Story) -> View:
+    return look(story.desired, story.fleet, story.ledger, story.now, story.timers)
+
+
+def of_model(story: Story, name: str = "qwen") -> Why:
+    assert story.last is not None
+    return why_model(seen(story), story.last.unplaced, name, None)
+
+
+def served(replicas: int = 1, nodes: int = 2) -> Story:
+    story = Story(*(a_node(f"n{i}") for i in range(nodes)), catalog=a_catalog(a_model(replicas=replicas)))
+    story.gateway().runs()
+    return story.after(400)
+
+
+def test_without_a_place_each_node_and_rule_has_its_reason() -> None:
+    """Two rules of one node are two reasons; a node with a single one is what would do."""
+    story = Story(a_node("n0", gpus=0), a_node("n1", engines=()), catalog=a_catalog(a_model()))
+    story.marks(Marks(cordoned={"n0": "disk (dana)"})).runs()
+    why = of_model(story)
+    assert why.state == "Pending"
+    assert {each.node: [rule for rule, _ in each.reasons] for each in why.rejected} == {
+        "n0": ["node_ready", "cards_free"],
+        "n1": ["engine_installed"],
+    }
+    assert "on n1 were it not for this: no llamacpp (has no engine)" in why.would_fit
+
+
+def test_a_back_off_says_how_often_when_and_why() -> None:
+    """Failures, the next try, the last words, the node that is avoided; and what to run."""
+    story = Story(a_node("n0"), a_node("n1"), catalog=a_catalog(a_model()))
+    (assigned,) = [a for a in story.decides() if hasattr(a, "spec")]
+    key = assigned.spec.key
+    story.says(key, "failed", reason="exit 137 (memory)").decides()
+    why = of_model(story)
+    text = "\n".join(why.said)
+    assert why.state == "Backoff"
+    assert "failed to start 1 time, try 2 in " in text
+    assert "last: rank 0: exit 137 (memory)" in text
+    assert f"nodes avoided where others fit: {assigned.spec.node}" in text
+    assert why.try_next == "llmgw logs qwen --previous, then llmgw retry qwen"
+
+
+def test_a_halted_roll_out_names_what_goes_on_serving() -> None:
+    """The new generation fails: the old replica serves, and that is said."""
+    story = served()
+    (old,) = story.ready()
+    story.adopts(a_catalog(a_model(source=a_model("other").source)))
+    assigned = next(a for a in story.decides() if hasattr(a, "spec"))
+    story.says(assigned.spec.key, "failed", reason="exit 1").decides()
+    assert any(f"is halted: {old} of before go on serving" in said for said in of_model(story).said)
+
+
+def test_a_paused_model_says_who_and_why() -> None:
+    """Its reason comes first, and how to end it."""
+    story = served().marks(Marks(paused={"qwen": "driver (dana)"}))
+    story.decides()
+    why = of_model(story)
+    assert (why.state, why.try_next) == ("Paused", "llmgw resume qwen")
+    assert "paused: driver (dana)" in why.said
+
+
+def test_a_replica_says_where_it_is_and_why_not_elsewhere() -> None:
+    """Its ranks, nodes and cards; of the other nodes what refuses, and which would do as well."""
+    story = served(nodes=3).marks(Marks(cordoned={"n1": "disk"}))
+    story.decides()
+    (name,) = story.ready()
+    why = why_replica(seen(story), name)
+    here = story.fleet.shards[name, 0].spec.node
+    text = "\n".join(why.said)
+    assert why.state == "Ready"
+    assert f"rank 0 on {here} GPU {here}-gpu0: ready for " in text
+    assert "not on n1: cordoned: disk" in text
+    assert "would do now too" in text
+
+
+def test_a_drain_says_for_whom_it_waits() -> None:
+    """The gateway with requests in flight is named, with how many."""
+    story = served()
+    (name,) = story.ready()
+    story.gateway(**{name.replace("/", "__"): 3})
+    story.adopts(a_catalog()).decides()
+    why = why_replica(seen(story), name)
+    assert why.state == "Draining"
+    text = "\n".join(why.said)
+    assert "3 requests in flight at gateway gw" in text or "has not acknowledged" in text
+    assert "qwen is not in the catalog: it has to go" in text
+
+
+def test_a_node_says_what_it_takes_and_what_runs_there() -> None:
+    """Drained for whom, withdrawn cards, strangers on a card, and what does not fit on it by which rule."""
+    cards = (
+        Gpu("c0", "H100", 80 << 30),
+        Gpu("c1", "H100", 80 << 30, foreign=3 << 30),
+        Gpu("c2", "H100", 80 << 30, healthy=False, said="fell off the bus"),
+    )
+    model = a_model("wide", replicas=3)
+    story = Story(dataclasses.replace(a_node("n0"), gpus=cards), catalog=a_catalog(model))
+    story.runs()
+    story.marks(NEW_MEMORY).decides()
+    assert story.last is not None
+    why = why_node(seen(story), story.last.unplaced, "n0")
+    text = "\n".join(why.said)
+    assert "draining: memory (dana)" in text
+    assert "replicas left, each goes once its successor is ready" in text or "1 replica left" in text
+    assert "GPU c2 is withdrawn: fell off the bus" in text
+    assert "GPU c1: 3 GiB held by processes that are not llmgw's" in text
+    assert "runs wide/" in text
+    assert "does not take wide: " in text
+    assert why.try_next == "llmgw node uncordon n0"
+
+
+def test_a_silent_node_says_when_it_is_lost() -> None:
+    """How long it has been silent, when that makes it Lost, and what a person may say of it."""
+    story = served(nodes=3)
+    (name,) = story.ready()
+    here = story.fleet.shards[name, 0].spec.node
+    story.silence(here).after(20).decides()
+    assert story.last is not None
+    why = why_node(seen(story), story.last.unplaced, here)
+    assert (why.state, why.try_next) == ("Unreachable", f"llmgw node confirm-lost {here}")
+    assert any(said.startswith("lost in 4m40s if it stays silent") for said in why.said)
+
+
+def test_what_holds_up_everything_is_said_of_everything() -> None:
+    """While most nodes are silent at once, a model and a node say so before anything else."""
+    story = served(nodes=3)
+    story.silence("n0", "n1", "n2").after(400).decides()
+    assert story.last is not None
+    dark = "most nodes fell silent together: nothing is placed and nothing is stopped"
+    assert dark in of_model(story).said
+    assert dark in why_node(seen(story), story.last.unplaced, "n0").said
