@@ -1,10 +1,22 @@
 """The screens as people see them, compared to the letter; hostile names cannot break them."""
 
+import json
+
+import pytest
+import ruamel.yaml
+
+from llmgw.cli.checks import Finding
+from llmgw.cli.documents import document
+from llmgw.cli.doing.doctor import doctor_lines
+from llmgw.cli.doing.status import status_lines
+from llmgw.cli.doing.version import version_lines
+from llmgw.cli.doing.why import why_lines
 from llmgw.cli.screens import listing_lines, model_lines, node_lines, replica_lines
 from llmgw.fleet.node import CachedWeights
 from llmgw.fleet.shard import Progress
 from llmgw.planning.gc import Candidate, Kept, Listing, NotAsked
-from llmgw.planning.screen import ModelRow, NodeRow, ReplicaRow
+from llmgw.planning.screen import ModelRow, NodeRow, ReplicaRow, ShardRow
+from llmgw.planning.why import Rejected, Why
 
 HOSTILE = "\x1b[31m[bold]@all|\n\u202e" + "x" * 200
 
@@ -27,7 +39,7 @@ def test_replicas_with_their_fetches() -> None:
         "REPLICA    STATE     READY  NODE   ENGINE    AGE   DETAIL",
         "a/bcde     Ready     2/2    n0,n1  sglang    2h5m",
         "qwen/ab3d  Fetching  0/1    n0     vllm      48s",
-        "  fetching hf://Qwen/Qwen3@1  41.3 GB of 65.5 GB  63 %  940.0 MB/s",
+        "  fetching hf://Qwen/Qwen3@1  41.3 GB of 65.5 GB  63 %  940.0 MB/s  about 26s left",
         "bge/x7qf   Fetching  0/1    n1     llamacpp  12s",
         "  fetching https://w/bge.gguf  212.0 MB so far  no byte for 45s",
         "v3         Pending   0/1    -      -         -     fits on none of 2 nodes; n0: 4 GPUs free, 8 needed",
@@ -51,14 +63,95 @@ def test_nodes_say_what_they_did_not_say() -> None:
             None,
             0,
             warnings=("GPU 1: lost",),
+            lost_in=108.0,
         ),
+        NodeRow("i3", "gone", "Lost", False, None, None, None, None, None, None, 0, draining="memory (dana)"),
     ]
     assert node_lines(rows) == [
         "NODE    STATE        SEEN   GPUS  FREE  MEMORY FREE  DISK FREE  ENGINES       SHARDS",
         "gpu-a1  Ready        1s     8     4     402 GiB      1.9 TB     vllm 0.33     1",
         "old-1   Unreachable  3m12s  ?     ?     ?            ?          not reported  0",
         "  GPU 1: lost",
+        "gone    Lost         -      ?     ?     ?            ?          not reported  0",
+        "  draining: memory (dana)",
     ]
+
+
+def test_wide_rows_say_what_else_there_is() -> None:
+    """Each rank of a replica with its process, each node with its id, release and cards."""
+    shards = (
+        ShardRow(0, "n0", "ready", 4121, 20000, ("GPU-5b",), True),
+        ShardRow(1, "n1", "held", 0, 20000, (), False),
+    )
+    row = ReplicaRow(
+        "a/bcde", "a", "Starting", 1, 2, ("n0", "n1"), "vllm", "big", "0123456789", shards=shards
+    )
+    assert replica_lines([row], wide=True)[2:] == [
+        "  rank 0  n0  ready (adopted)  pid 4121    port 20000  GPU-5b  profile big, generation 012345",
+        "  rank 1  n1  held             no process  port 20000  no GPU  profile big, generation 012345",
+    ]
+    silent = NodeRow(
+        "i1", "gpu-a1", "Unreachable", False, 20.0, 8, 8, None, None, (), 3, address="10.0.0.1",
+        build="1.2", cards=(("H100", 8),), lost_in=280.0,
+    )  # fmt: skip
+    assert node_lines([silent], wide=True)[2:] == [
+        "  lost in 4m40s if it stays silent; then what runs there is rebuilt",
+        "  i1  10.0.0.1  release 1.2  8 x H100",
+    ]
+
+
+STATUS = {
+    "cluster": "prod", "revision": 3, "commit": "3f2a91c", "who": "dana", "adopted": "2026-01-01T12:00:00+00:00",
+    "epoch": 9, "followed": None, "on_hold": None, "alarms": ["dark"], "fenced": "", "nodes": {"i1": "Ready", "i2": "Lost"},
+    "models": {"a": {"ready": 1, "wanted": 1}, "b": {"ready": 0, "wanted": 2}}, "gateways": ["gw"],
+    "outstanding": ["b: 0 of 2 ready"], "unplaced": ["b"], "build": "1.2",
+}  # fmt: skip
+MARK = {
+    "kind": "confirmed_lost", "name": "gpu-a1", "who": "dana", "reason": "power", "age": 7200.0,
+    "until": "2026-01-02T12:00:00+00:00",
+}  # fmt: skip
+
+
+def test_the_status_is_one_screen() -> None:
+    """What stands and by whom, alarms, counts, what people set, what is waited for."""
+    assert status_lines(STATUS, [MARK]) == [
+        "prod  revision 3 (3f2a91c), by dana at 2026-01-01T12:00:00Z  epoch 9",
+        "  ALARM dark",
+        "  models 1/2 as wanted   nodes 1 Lost, 1 Ready   1 gateway",
+        "  confirmed lost gpu-a1 by dana for 2h, until 2026-01-02T12:00Z: power",
+        "  waiting  b: 0 of 2 ready",
+        "  unplaced b: see `llmgw why b`",
+    ]
+
+
+def test_why_lists_a_node_once_and_each_of_its_reasons() -> None:
+    """The matrix of what does not fit, then what would, then what to run."""
+    rejected = (
+        Rejected("n0", (("node_ready", "cordoned: disk"), ("cards_free", "0 GPUs free"))),
+        Rejected("n1", (("x", "no vllm"),)),
+    )
+    why = Why("model", "v3", "Pending", ("0 of 1 ready",), rejected, 2, ("profile small",), "llmgw nodes")
+    assert list(why_lines(why)) == [
+        "model v3  Pending",
+        "  0 of 1 ready",
+        "  NODE  WHY NOT",
+        "  n0    cordoned: disk",
+        "        0 GPUs free",
+        "  n1    no vllm",
+        "  and 2 nodes more",
+        "  would fit: profile small",
+        "  next: llmgw nodes",
+    ]
+
+
+@pytest.mark.parametrize("output", ["json", "yaml"])
+def test_documents_say_what_they_are(output: str) -> None:
+    """Kind and version come first; YAML is the same document; with `line` it is one line."""
+    content = {"items": [{"model": HOSTILE, "ready": 1, "paused": None}]}
+    written = document("models", content, output)
+    found = json.loads(written) if output == "json" else ruamel.yaml.YAML(typ="safe").load(written)
+    assert found == {"kind": "llmgw.models", "format_version": "1.0", **content}
+    assert len(document("models", content, "json", line=True).splitlines()) == 1
 
 
 def test_models_with_the_line_they_come_from() -> None:
@@ -92,7 +185,34 @@ def test_hostile_text_is_only_text() -> None:
     rows = [ReplicaRow(HOSTILE, HOSTILE, HOSTILE, 0, 1, (HOSTILE,), HOSTILE, detail=HOSTILE)]
     nodes = [NodeRow("i", HOSTILE, "Ready", True, 0.0, 0, 0, 0, 0, (HOSTILE,), 0, warnings=(HOSTILE,))]
     models = [ModelRow(HOSTILE, 0, 1, (HOSTILE,), (HOSTILE,), HOSTILE)]
-    for lines in (replica_lines(rows), node_lines(nodes), model_lines(models)):
+    status = {**STATUS, "cluster": HOSTILE, "who": HOSTILE, "unplaced": [HOSTILE], "alarms": [HOSTILE]}
+    mark = {**MARK, "name": HOSTILE, "reason": HOSTILE, "who": HOSTILE}
+    why = Why(
+        "model",
+        HOSTILE,
+        HOSTILE,
+        (HOSTILE,),
+        (Rejected(HOSTILE, ((HOSTILE, HOSTILE),)),),
+        0,
+        (HOSTILE,),
+        HOSTILE,
+    )
+    told = {
+        "cluster": HOSTILE,
+        "build": HOSTILE,
+        "agents": [{"name": HOSTILE, "build": HOSTILE}],
+        "gateways": [],
+    }
+    shown = [
+        replica_lines(rows, wide=True),
+        node_lines(nodes, wide=True),
+        model_lines(models),
+        status_lines(status, [mark], wide=True),
+        list(why_lines(why)),
+        version_lines("1.2", told),
+        doctor_lines([Finding("wrong", "nodes", HOSTILE, HOSTILE)]),
+    ]
+    for lines in shown:
         text = "\n".join(lines)
         assert "\x1b" not in text
         assert "\u202e" not in text
