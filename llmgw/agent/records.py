@@ -27,7 +27,7 @@ VERSION = 1
 class Record:
     """One launch of a shard. `reached` survives a restart, so that a ready shard stays ready.
 
-    `kept` is the body as it was read: keys of another release are written back.
+    `kept` is the body as it was read: keys of another release are written back, under its `version`.
     """
 
     spec: ShardSpec
@@ -37,6 +37,7 @@ class Record:
     argv: tuple[str, ...] = ()
     log: str = ""
     kept: Mapping[str, Any] = dataclasses.field(default_factory=dict, compare=False)
+    version: int = dataclasses.field(default=VERSION, compare=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -115,14 +116,17 @@ _BODY: pydantic.TypeAdapter[Record] = pydantic.TypeAdapter(Record)
 
 def encode(record: Record) -> bytes:
     """The bytes of a record's file: version, sha256, body."""
-    body = _merged(record.kept, _BODY.dump_python(record, mode="json", exclude={"kept"}))
+    body = _merged(record.kept, _BODY.dump_python(record, mode="json", exclude={"kept", "version"}))
     text = _canonical(body)
-    whole = {"v": VERSION, "sha256": hashlib.sha256(text.encode()).hexdigest(), "body": body}
+    whole = {"v": record.version, "sha256": hashlib.sha256(text.encode()).hexdigest(), "body": body}
     return _canonical(whole).encode() + b"\n"
 
 
 def parse(data: bytes) -> Record:
-    """One record. Raises ValueError where its bytes are not what was written, Newer for a later version."""
+    """One record, of a later version too where it describes a shard as this release understands it.
+
+    Raises ValueError where its bytes are not what was written, Newer where only a later release can read them.
+    """
     whole = json.loads(data)
     if not isinstance(whole, dict) or not isinstance(whole.get("body"), dict):
         raise ValueError("it is no record")
@@ -130,11 +134,18 @@ def parse(data: bytes) -> Record:
     if hashlib.sha256(_canonical(body).encode()).hexdigest() != whole.get("sha256"):
         raise ValueError("its sha256 does not match its body")
     version = whole.get("v")
-    if not isinstance(version, int) or version > VERSION:
-        identity = body.get("identity")
-        cookie = identity.get("cookie") if isinstance(identity, dict) else None
-        raise Newer(f"it is of version {version}, this release writes {VERSION}", str(cookie or ""))
-    return dataclasses.replace(_BODY.validate_json(_canonical(body)), kept=body)
+    known = isinstance(version, int)
+    try:
+        record = _BODY.validate_json(_canonical(body))
+    except pydantic.ValidationError:
+        if known and version <= VERSION:
+            raise
+    else:
+        if known:
+            return dataclasses.replace(record, kept=body, version=version)
+    identity = body.get("identity")
+    cookie = identity.get("cookie") if isinstance(identity, dict) else None
+    raise Newer(f"it is of version {version}, this release writes {VERSION}", str(cookie or ""))
 
 
 def _shard_of(path: pathlib.Path) -> str:

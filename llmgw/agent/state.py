@@ -69,8 +69,13 @@ class StateDir:
             ) from error
 
     def obey(self, obeyed: Obeyed) -> None:
-        """Remember it, durably. Raises OSError."""
-        write_atomic(self.root / "obeyed", json.dumps(dataclasses.asdict(obeyed)).encode())
+        """Remember it, durably, with whatever another release has put beside it. Raises OSError."""
+        path = self.root / "obeyed"
+        kept: object = None
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            kept = json.loads(path.read_bytes())
+        beside = kept if isinstance(kept, dict) else {}
+        write_atomic(path, json.dumps({**beside, **dataclasses.asdict(obeyed)}).encode())
 
 
 def unusable(error: OSError, root: pathlib.Path) -> Failed:

@@ -1,8 +1,7 @@
 """What is said between the control plane and its peers: agents and gateways.
 
-Versioned by `PROTOCOL`; a tagged union on `kind`. Unknown keys are ignored (pydantic keeps them on
-the message), absent ones take their default, an unknown command is answered `unsupported`. Ages
-travel, never clock readings.
+Versioned by `PROTOCOL`; a tagged union on `kind`. Unknown keys are ignored, absent ones take their
+default, an unknown command is answered `unsupported`. Ages travel, never clock readings.
 """
 
 from typing import Annotated, Any, Literal
@@ -20,9 +19,13 @@ LOG_PIECE = 32 * 1024
 
 
 class Message(pydantic.BaseModel):
-    """One message. Frozen; keys that this release does not know are kept."""
+    """One message. Frozen; keys that this release does not know are ignored, at every depth.
 
-    model_config = pydantic.ConfigDict(frozen=True, extra="allow")
+    Not allowed to stay: the dataclasses in it would have no room for them, and the peer that sent them could
+    not be heard at all.
+    """
+
+    model_config = pydantic.ConfigDict(frozen=True, extra="ignore")
 
 
 # --- agent → control plane -------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import json
 import os
 import pathlib
 import signal
@@ -16,6 +17,7 @@ from llmgw.agent.marks import Identity, Marked
 from llmgw.agent.records import Found, Record
 from tests.agent.house import House, alive, gone, launched, ready, until
 from tests.agent.making import spec
+from tests.agent.test_records import edit, file_of
 
 ALPHA = Record(spec(), Identity("cookie-a", "/g/cookie-a", "boot", 100, 5000), state="running")
 LEADER = Marked(100, 5000, 100, "alpha/x7qf:0", "cookie-a", "/g/cookie-a")
@@ -115,6 +117,26 @@ def test_a_restarted_agent_finds_the_same_pid(house: House) -> None:
             assert len(house.marked()) == 3
             await gone(second, shard)
             assert house.marked() == []
+
+    asyncio.run(story())
+
+
+def test_a_state_of_a_newer_release_is_adopted_and_kept(house: House) -> None:
+    """Rolled back with an engine running: same pid, and the newer release finds its own words again."""
+
+    async def story() -> None:
+        shard = house.spec()
+        async with house.agent() as first:
+            pid = await ready(house, first, shard)
+        path = file_of(house.records.directory)
+        edit(path, lambda body: body.update(schema=99, shape={"new": [1]}), version=99)
+        async with house.agent() as second:
+            assert house.problems == ()
+            status = house.last(shard.key)
+            assert (status.pid, status.state, status.adopted) == (pid, "ready", True)
+            whole = json.loads(path.read_text())
+            assert (whole["v"], whole["body"]["schema"], whole["body"]["shape"]) == (99, 99, {"new": [1]})
+            await gone(second, shard)
 
     asyncio.run(story())
 

@@ -1,5 +1,6 @@
 """Records: whole or absent, and never a reason to kill or to give up."""
 
+import dataclasses
 import errno
 import hashlib
 import json
@@ -107,12 +108,26 @@ def test_a_newer_version_is_left_alone_and_protects_its_shard(tmp_path: pathlib.
     """What only a newer release can describe is neither read nor moved, and its process is known to be described."""
     records = Records(tmp_path)
     records.write(RECORD)
-    edit(file_of(tmp_path), dict.copy, version=2)
+    edit(file_of(tmp_path), lambda body: body.update(spec="somewhere else now"), version=2)
     before = file_of(tmp_path).read_bytes()
     found = records.read()
     assert (found.records, found.foreign) == ((), {"alpha/x7qf:0", "c" * 32})
     assert "it is of version 2, this release writes 1" in found.problems[0]
     assert file_of(tmp_path).read_bytes() == before
+
+
+def test_a_newer_version_that_describes_the_shard_is_adopted_and_stays_newer(tmp_path: pathlib.Path) -> None:
+    """A rolled-back agent keeps its engines: what it does not know goes back to the disk as it was."""
+    records = Records(tmp_path)
+    records.write(RECORD)
+    edit(file_of(tmp_path), lambda body: body["spec"].update(speculation={"draft": "tiny"}), version=99)
+    found = records.read()
+    assert (found.records, found.foreign, found.problems) == ((RECORD,), frozenset(), ())
+    records.write(dataclasses.replace(found.records[0], reached="started"))
+    whole = json.loads(file_of(tmp_path).read_text())
+    assert (whole["v"], whole["body"]["reached"]) == (99, "started")
+    assert whole["body"]["spec"]["speculation"] == {"draft": "tiny"}
+    assert records.read().records[0].reached == "started"
 
 
 def edit(path: pathlib.Path, change: object, version: int = 1) -> None:

@@ -302,6 +302,16 @@ def test_a_directory_that_cannot_be_made_is_said(tmp_path: pathlib.Path) -> None
         StateDir(tmp_path / "file" / "a").held().__enter__()
 
 
+def test_what_a_newer_release_kept_beside_the_epoch_stays(tmp_path: pathlib.Path) -> None:
+    """An agent that was rolled back forgets no key that it does not know."""
+    state = StateDir(tmp_path)
+    (tmp_path / "obeyed").write_text('{"epoch": 7, "revision": 3, "schema": 99, "fence": "x"}')
+    assert state.obeyed() == Obeyed(7, 3)
+    state.obey(Obeyed(8, 4))
+    kept = json.loads((tmp_path / "obeyed").read_text())
+    assert kept == {"epoch": 8, "revision": 4, "schema": 99, "fence": "x"}
+
+
 def test_a_check_runs_the_engine_and_is_told_from_then_on(lab: Lab) -> None:
     """The real engine says its version because it was asked to; the next registration still knows it."""
 
