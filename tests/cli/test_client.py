@@ -1,0 +1,113 @@
+"""The CLI's calls: who hangs is noticed, who thinks is waited for aloud, what is no address is usage."""
+
+import os
+import pathlib
+import pty
+import select
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from llmgw.cli import client, main
+from llmgw.cli.client import Client
+from llmgw.cli.exits import Exit
+from llmgw.errors import Failed, Unreachable
+
+
+@pytest.fixture
+def hung() -> Iterator[str]:
+    """HOST:PORT of somebody who takes every call and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
+
+
+def test_a_control_plane_that_hangs_is_noticed(hung: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It took the connection, so it is there, and says nothing: a sentence of its own, after the read limit."""
+    monkeypatch.setattr(client, "READ", 0.1)
+    with pytest.raises(Unreachable, match=r"took the call and said nothing for 0\.1 s"):
+        Client(hung).get("/v1/status")
+    with pytest.raises(Unreachable, match=r"said nothing for 1\.1 s"):
+        Client(hung).get("/v1/events", wait=1)
+
+
+def test_a_stream_that_falls_silent_is_over(hung: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Following lives on a line every few seconds; without any it says who is silent."""
+    monkeypatch.setattr(client, "SILENCE", 0.1)
+    with pytest.raises(Unreachable, match="said nothing"):
+        list(Client(hung).lines("/v1/logs", name="x"))
+
+
+def test_who_waits_is_told_for_what(
+    hung: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A call that makes the control plane think says so on stderr, once, and only when it takes long."""
+    monkeypatch.setattr(client, "SAY_AFTER", 0.05)
+    monkeypatch.setattr(client, "THINK", 0.3)
+    with pytest.raises(Unreachable):
+        Client(hung).post("/v1/plan", {})
+    assert capsys.readouterr().err == f"waiting for the control plane at {hung} …\n"
+    assert not [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]
+
+
+@pytest.mark.parametrize(
+    "server", ["garbage", "http://127.0.0.1:7600", "host:99999", "host:", "host:٣", "a b:1"]
+)
+def test_an_address_that_is_none_is_usage(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By option or by environment: exit 64, and nobody is asked."""
+    assert main.run(["status", "--server", server]) == Exit.USAGE
+    monkeypatch.setenv("LLMGW_SERVER", server)
+    assert main.run(["nodes"]) == Exit.USAGE
+
+
+def test_a_file_that_names_no_address_is_said(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file is named: whoever cloned it did not write it just now."""
+    (tmp_path / "llmgw.toml").write_text('server = "garbage"\n')
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("LLMGW_SERVER", raising=False)
+    with pytest.raises(Failed, match=r"cannot use `server` of .*llmgw.toml: 'garbage' is no HOST:PORT"):
+        Client(None)
+
+
+ASK = """
+from llmgw.cli.asking import agree
+from llmgw.errors import Declined
+for _ in range(6):
+    try:
+        agree("Go?", way="go --yes")
+        print("<agreed>")
+    except Declined:
+        print("<declined>")
+"""
+
+
+def test_a_yes_is_a_yes_however_it_is_written() -> None:
+    """On a terminal: y, yes and YES go on; everything else, an empty line too, changes nothing."""
+    ours, theirs = pty.openpty()
+    asked = subprocess.Popen([sys.executable, "-c", ASK], stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    os.write(ours, b"y\nyes\nYES\nn\n\nyep\n")
+    said = b""
+    while select.select([ours], [], [], 20)[0]:
+        try:
+            said += os.read(ours, 4096)
+        except OSError:  # the other end is closed
+            break
+    assert asked.wait(10) == 0
+    os.close(ours)
+    answers = [word for word in said.decode().split() if word in ("<agreed>", "<declined>")]
+    assert answers == ["<agreed>"] * 3 + ["<declined>"] * 3
+
+
+def test_nobody_to_ask_is_declined(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a terminal nothing is asked and nothing done; the way is said."""
+    code = "import sys; sys.stdin = open('/dev/null'); from llmgw.cli.asking import agree; agree('Go?', way='go --yes')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "cannot ask: there is no terminal. Nothing was changed" in done.stderr
+    assert "go --yes" in done.stderr
+    assert capsys.readouterr().out == ""
