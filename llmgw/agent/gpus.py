@@ -48,15 +48,24 @@ class Gpus:
         """
         if not self.known or not (pids or cards):
             return ""
-        with contextlib.suppress(pynvml.NVMLError):
-            for index in range(pynvml.nvmlDeviceGetCount()):
-                card = pynvml.nvmlDeviceGetHandleByIndex(index)
-                for handle in list(_slices(card)) or [card]:
-                    whose = cards and _text(pynvml.nvmlDeviceGetUUID(handle)) in cards
-                    for pid, used in _processes(handle):
-                        if pid in pids or (whose and procfs.live(pid) is None):
-                            return f"GPU {index} still charges {used >> 20} MiB to pid {pid}, which has ended"
-        return ""
+        try:
+            count = pynvml.nvmlDeviceGetCount()
+        except pynvml.NVMLError:
+            return ""
+        found = (_charged(index, pids, cards) for index in range(count))
+        return next((said for said in found if said), "")
+
+
+def _charged(index: int, pids: Collection[int], cards: Collection[str]) -> str:
+    """What the card `index` still charges the dead for. One that is lost charges nobody, and hides no other."""
+    with contextlib.suppress(pynvml.NVMLError):
+        card = pynvml.nvmlDeviceGetHandleByIndex(index)
+        for handle in list(_slices(card)) or [card]:
+            whose = cards and _text(pynvml.nvmlDeviceGetUUID(handle)) in cards
+            for pid, used in _processes(handle):
+                if pid in pids or (whose and procfs.live(pid) is None):
+                    return f"GPU {index} still charges {used >> 20} MiB to pid {pid}, which has ended"
+    return ""
 
 
 def _card(index: int, ours: Collection[int]) -> Iterator[Gpu]:

@@ -1,51 +1,108 @@
-/* NVML's entry points for tests: two cards as FAKE_NVML describes them, so that the true binding runs without a GPU.
-   Words of FAKE_NVML: "bad1" = card 1 cannot be read; "pid=N" = process N holds 512 MiB of card 0. */
+/* NVML's entry points for tests: cards as FAKE_NVML describes them, so that the true binding runs without a GPU.
+   Words of FAKE_NVML, apart by spaces:
+     cards=N        so many cards (2 without it, 8 at most)
+     swap           the driver counts them the other way round
+     badN           card N cannot be had at all
+     lostN          card N fell off the bus: it is there, and every question is answered with "GPU is lost"
+     migN           card N is cut into slices: 0 and 2 of three exist
+     pid=P          process P holds 512 MiB of card 0; pid=P@N of card N, pid=P@N.S of its slice S,
+                    pid=P@N:M so many MiB, pid=P@N:? an amount that the driver does not tell */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+enum { OK = 0, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7, GPU_IS_LOST = 15 };
+enum { MOST = 8, SLICES = 3, WHOLE = -1 };
 typedef int nvmlReturn_t;
-typedef struct card *nvmlDevice_t;
-struct card { int index; };
-static struct card cards[2] = {{0}, {1}};
+typedef struct device { int card, slice; } *nvmlDevice_t;
 typedef struct { unsigned long long total, free, used; } nvmlMemory_t;
 typedef struct { unsigned int pid; unsigned long long used; unsigned int gi, ci; } nvmlProcessInfo_t;
+static struct device cards[MOST], slices[MOST][SLICES];
 
 static const char *words(void) { const char *found = getenv("FAKE_NVML"); return found ? found : ""; }
+static int has(const char *word, int card) {
+    char text[16];
+    snprintf(text, sizeof text, "%s%d", word, card);
+    return strstr(words(), text) != NULL;
+}
+static int count(void) {
+    const char *found = strstr(words(), "cards=");
+    int number = found ? atoi(found + 6) : 2;
+    return number < 0 ? 0 : number > MOST ? MOST : number;
+}
+static int exists(int slice) { return slice == 0 || slice == 2; }
 
-nvmlReturn_t nvmlInitWithFlags(unsigned int flags) { (void)flags; return 0; }
-nvmlReturn_t nvmlInit_v2(void) { return 0; }
-nvmlReturn_t nvmlShutdown(void) { return 0; }
-const char *nvmlErrorString(nvmlReturn_t code) { return code == 15 ? "GPU is lost" : "fake error"; }
-nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *count) { *count = 2; return 0; }
+/* The processes on a device; how many, and the first of them into `infos`. */
+static unsigned int processes(nvmlDevice_t device, nvmlProcessInfo_t *infos, unsigned int room) {
+    unsigned int number = 0;
+    for (const char *at = strstr(words(), "pid="); at; at = strstr(at + 4, "pid=")) {
+        char *rest;
+        unsigned int pid = (unsigned int)strtoul(at + 4, &rest, 10);
+        int card = *rest == '@' ? (int)strtol(rest + 1, &rest, 10) : 0;
+        int slice = *rest == '.' ? (int)strtol(rest + 1, &rest, 10) : WHOLE;
+        unsigned long long used = *rest == ':' ? (rest[1] == '?' ? ~0ull : strtoull(rest + 1, NULL, 10) << 20) : 512ull << 20;
+        if (card != device->card || slice != device->slice) continue;
+        if (number < room) { infos[number].pid = pid; infos[number].used = used; infos[number].gi = infos[number].ci = 0; }
+        number++;
+    }
+    return number;
+}
+
+nvmlReturn_t nvmlInitWithFlags(unsigned int flags) { (void)flags; return OK; }
+nvmlReturn_t nvmlInit_v2(void) { return OK; }
+nvmlReturn_t nvmlShutdown(void) { return OK; }
+const char *nvmlErrorString(nvmlReturn_t code) { return code == GPU_IS_LOST ? "GPU is lost" : "fake error"; }
+nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *found) { *found = (unsigned int)count(); return OK; }
 nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *device) {
-    if (index == 1 && strstr(words(), "bad1")) return 15;
-    *device = &cards[index];
-    return 0;
+    int card = strstr(words(), "swap") ? count() - 1 - (int)index : (int)index;
+    if (card < 0 || card >= count()) return NOT_FOUND;
+    if (has("bad", card)) return GPU_IS_LOST;
+    cards[card] = (struct device){card, WHOLE};
+    *device = &cards[card];
+    return OK;
 }
 nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *text, unsigned int size) {
-    strncpy(text, device->index ? "GPU-bbbb" : "GPU-aaaa", size);
-    return 0;
+    char letter = (char)('a' + device->card);
+    if (has("lost", device->card)) return GPU_IS_LOST;
+    if (device->slice == WHOLE) snprintf(text, size, "GPU-%c%c%c%c", letter, letter, letter, letter);
+    else snprintf(text, size, "MIG-%c%c%c%c-%d", letter, letter, letter, letter, device->slice);
+    return OK;
 }
 nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *text, unsigned int size) {
-    (void)device;
-    strncpy(text, "Fake H100", size);
-    return 0;
+    if (has("lost", device->card)) return GPU_IS_LOST;
+    snprintf(text, size, device->slice == WHOLE ? "Fake H100" : "Fake H100 MIG 1g.10gb");
+    return OK;
 }
 nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory) {
-    memory->total = 80ull << 30;
-    memory->used = device->index ? 0 : 512ull << 20;
+    nvmlProcessInfo_t found[16];
+    unsigned int number = processes(device, found, 16);
+    if (has("lost", device->card)) return GPU_IS_LOST;
+    memory->total = device->slice == WHOLE ? 80ull << 30 : 10ull << 30;
+    memory->used = device->card == 0 && device->slice == WHOLE && !number ? 512ull << 20 : 0;
+    for (unsigned int i = 0; i < number && i < 16; i++) memory->used += found[i].used == ~0ull ? 1ull << 30 : found[i].used;
     memory->free = memory->total - memory->used;
-    return 0;
+    return OK;
 }
 nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int *current, unsigned int *pending) {
-    (void)device; (void)current; (void)pending;
-    return 3;
+    if (!has("mig", device->card)) return NOT_SUPPORTED;
+    *current = *pending = 1;
+    return OK;
 }
-nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_t *infos) {
-    const char *found = strstr(words(), "pid=");
-    unsigned int have = found && device->index == 0 ? 1 : 0;
-    if (*count < have) { *count = have; return 7; }
-    *count = have;
-    if (have) { infos[0].pid = (unsigned int)atoi(found + 4); infos[0].used = 512ull << 20; infos[0].gi = infos[0].ci = 0; }
-    return 0;
+nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, unsigned int *most) {
+    *most = has("mig", device->card) ? SLICES : 0;
+    return OK;
+}
+nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned int index, nvmlDevice_t *slice) {
+    if (!has("mig", device->card) || index >= SLICES || !exists((int)index)) return NOT_FOUND;
+    slices[device->card][index] = (struct device){device->card, (int)index};
+    *slice = &slices[device->card][index];
+    return OK;
+}
+nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *room, nvmlProcessInfo_t *infos) {
+    unsigned int number;
+    if (has("lost", device->card)) return GPU_IS_LOST;
+    number = processes(device, infos, infos ? *room : 0);
+    if (*room < number) { *room = number; return INSUFFICIENT_SIZE; }
+    *room = number;
+    return OK;
 }

@@ -35,10 +35,10 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 
 
 def read(
-    library: pathlib.Path, words: str, ours: str = "", asked: str = "", cards_of: str = ""
+    library: pathlib.Path | None, words: str, ours: str = "", asked: str = "", cards_of: str = ""
 ) -> tuple[Any, str]:
-    """What a process sees that loads NVML from `library`."""
-    env = {**os.environ, "LD_LIBRARY_PATH": str(library), "FAKE_NVML": words}
+    """What a process sees that loads NVML from `library`; None = the one of this machine, if it has one."""
+    env = {**os.environ, "FAKE_NVML": words, **({"LD_LIBRARY_PATH": str(library)} if library else {})}
     done = subprocess.run(
         [sys.executable, "-c", READ, ours, asked, cards_of],
         env=env,
@@ -90,6 +90,82 @@ def test_the_dead_on_a_shards_own_card_hold_it_by_whatever_pid(library: pathlib.
     assert held == f"GPU 0 still charges 512 MiB to pid {dead.pid}, which has ended"
     assert read(library, f"pid={dead.pid}", cards_of="GPU-bbbb")[1] == ""
     assert read(library, f"pid={os.getpid()}", cards_of="GPU-aaaa")[1] == ""
+
+
+@pytest.mark.parametrize("word", ["bad0", "lost0"])
+def test_a_lost_card_hides_no_other(library: pathlib.Path, word: str) -> None:
+    """Gone from the list or off the bus: the others are read, and what they charge the dead for is seen."""
+    lost, good = read(library, f"{word} pid=4711@1")[0]
+    assert (lost["healthy"], lost["said"]) == (False, "card 0: GPU is lost")
+    assert (good["uuid"], good["healthy"], good["foreign"] >> 20) == ("GPU-bbbb", True, 512)
+    held = read(library, f"{word} pid=4711@1", asked="4711")[1]
+    assert held == "GPU 1 still charges 512 MiB to pid 4711, which has ended"
+
+
+def test_cards_keep_their_identity_when_the_driver_counts_anew(library: pathlib.Path) -> None:
+    """After a reboot card 3 may be card 0: what is known of a card goes by its UUID."""
+    words = "cards=4 pid=4711@3:1000"
+    before, after = read(library, words)[0], read(library, f"swap {words}")[0]
+    assert [card["uuid"] for card in after] == [card["uuid"] for card in reversed(before)]
+    assert {card["uuid"]: card for card in before} == {card["uuid"]: card for card in after}
+    assert {card["uuid"]: card["foreign"] >> 20 for card in after if card["foreign"]} == {"GPU-dddd": 1000}
+
+
+def test_the_slices_of_a_card_are_cards_of_their_own_type(library: pathlib.Path) -> None:
+    """A cut card is not offered whole; the slices that were made are, each with its memory and its strangers."""
+    cards = read(library, "mig0 pid=4711@0.2:2048")[0]
+    assert [(card["uuid"], card["name"], card["memory_total"] >> 30) for card in cards] == [
+        ("MIG-aaaa-0", "Fake H100 MIG 1g.10gb", 10),
+        ("MIG-aaaa-2", "Fake H100 MIG 1g.10gb", 10),
+        ("GPU-bbbb", "Fake H100", 80),
+    ]
+    assert [card["foreign"] >> 20 for card in cards] == [0, 2048, 0]
+    held = read(library, "mig0 pid=4711@0.2:2048", asked="4711")[1]
+    assert held == "GPU 0 still charges 2048 MiB to pid 4711, which has ended"
+
+
+def test_many_strangers_are_added_up_and_ours_are_not_among_them(library: pathlib.Path) -> None:
+    """Ten processes on one card, two of them ours; one whose memory the driver does not tell counts as none."""
+    strangers = " ".join(f"pid={4000 + n}@1:100" for n in range(10))
+    _, card = read(library, f"{strangers} pid=5000@1:?", ours="4000,4001")[0]
+    assert card["foreign"] >> 20 == 800
+    assert card["memory_used"] >> 20 == 1000 + 1024
+
+
+def test_a_driver_without_cards_has_none(library: pathlib.Path) -> None:
+    """It answers, and counts none: an empty list, which is not the same as not knowing."""
+    assert read(library, "cards=0", asked="1") == ([], "")
+
+
+@pytest.fixture(params=["stand-in", "this machine's"])
+def driver(request: pytest.FixtureRequest) -> pathlib.Path | None:
+    """A library of NVML: ours with eight cards, one of them cut; or, where there is a GPU, the true one."""
+    if request.param == "stand-in":
+        built: pathlib.Path = request.getfixturevalue("library")
+        return built
+    if read(None, "")[0] is None:
+        pytest.skip("this machine has no NVML")
+    return None
+
+
+def test_what_holds_of_every_driver(driver: pathlib.Path | None) -> None:
+    """Told twice the same; each card once, with no more used than it has, and strangers no more than that."""
+    words = f"cards=8 mig3 pid={os.getpid()}@1 pid=1@2"
+    (cards, held), (again, _) = (read(driver, words, asked=str(2**22 + 1)) for _ in range(2))
+    assert held == ""
+    assert cards
+    uuids = [card["uuid"] for card in cards]
+    assert uuids == [card["uuid"] for card in again]
+    assert len(set(uuids)) == len(uuids)
+    for card in cards:
+        if card["healthy"]:
+            assert card["uuid"].startswith(("GPU-", "MIG-"))
+            assert card["name"]
+            assert card["memory_total"] > 1 << 28
+            assert 0 <= card["memory_used"] <= card["memory_total"]
+            assert 0 <= card["foreign"] <= card["memory_total"]
+        else:
+            assert card["said"]
 
 
 def test_a_machine_without_nvml_knows_no_cards(tmp_path: pathlib.Path) -> None:
