@@ -66,5 +66,5 @@ def test_a_table_that_is_none(tmp_path: pathlib.Path, monkeypatch: pytest.Monkey
     monkeypatch.chdir(tmp_path)
     for text in ("guards = 3\n", "guards = [\n"):
         (tmp_path / "llmgw.toml").write_text(text)
-        with pytest.raises(Failed, match="llmgw.toml"):
+        with pytest.raises(Failed, match=r"llmgw\.toml"):
             read_limits(None)
