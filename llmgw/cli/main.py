@@ -17,6 +17,7 @@ import click
 from llmgw.cli.exits import Exit, of_error
 from llmgw.cli.output import COLOR, plain_forms
 from llmgw.errors import LlmgwError
+from llmgw.kit.text import safe
 
 VERBS: dict[str, str] = {
     "up": "Everything in one process on this machine: the way to try it.",
@@ -112,7 +113,7 @@ def run(arguments: list[str]) -> int:
         error.show()
         return Exit.FAILED
     except LlmgwError as error:
-        click.echo(f"error: {error}", err=True)
+        click.echo("\n".join(map(safe, f"error: {error}".split("\n"))), err=True)
         return of_error(error)
     except BrokenPipeError:
         sys.stdout = None

@@ -71,15 +71,39 @@ def paint(line: str) -> str:
     return line
 
 
+CODEC = "llmgw_ascii"
+"""ASCII by another name: click takes a stream that calls itself ASCII for a mistake, and writes UTF-8 on it."""
+
+
 def plain_forms(environment: Mapping[str, str]) -> None:
     """Let stdout and stderr print whatever they cannot as its ASCII form. For the console script."""
     codecs.register_error("llmgw-forms", _form)
+    codecs.register(_codec)
     locale = next((environment[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if environment.get(name)), "")
     told = "PYTHONIOENCODING" in environment or environment.get("PYTHONUTF8") == "1"
-    only_ascii = locale in ("C", "POSIX") and not told
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="ascii" if only_ascii else stream.encoding, errors="llmgw-forms")
+            only_ascii = (locale in ("C", "POSIX") and not told) or _is_ascii(stream.encoding)
+            stream.reconfigure(encoding=CODEC if only_ascii else stream.encoding, errors="llmgw-forms")
+
+
+def _is_ascii(encoding: str) -> bool:
+    return codecs.lookup(encoding).name == "ascii"
+
+
+def _codec(name: str) -> codecs.CodecInfo | None:
+    if name != CODEC:
+        return None
+    found = codecs.lookup("ascii")
+    return codecs.CodecInfo(
+        found.encode,
+        found.decode,
+        found.streamreader,
+        found.streamwriter,
+        found.incrementalencoder,
+        found.incrementaldecoder,
+        name=CODEC,
+    )
 
 
 def _form(error: UnicodeError) -> tuple[str, int]:

@@ -117,7 +117,8 @@ def _redacted(document: dict[str, Any], snapshot: Snapshot) -> dict[str, Any]:
         return "" if key in _WORDS else pattern.sub(lambda match: names[match[0]], value)
 
     hidden = hide(document)
-    hidden["given"]["applied"] = hidden["given"]["applied"].partition(" by ")[0]
+    said, by, _ = hidden["given"]["applied"].partition(" by ")
+    hidden["given"]["applied"] = f"{said})" if by else said
     assert isinstance(hidden, dict)
     return hidden
 

@@ -8,13 +8,15 @@ import collections
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 
 from llmgw.fleet.expiry import Timers
 from llmgw.fleet.world import Fleet
 from llmgw.kit.chance import Chance
 from llmgw.kit.text import count
 from llmgw.planning import diff
+from llmgw.planning.actions import Assign
 from llmgw.planning.alone import left_alone
 from llmgw.planning.costs import Known
 from llmgw.planning.desired import Desired
@@ -154,22 +156,33 @@ def _unplaced(
         return ()
     view = look(new, played.fleet, played.ledger, now, timers)
     found: list[NotPlaced] = []
+    told = _named(played)
     for item in played.unplaced:
         model, profile = new.catalog.models[item.model], new.catalog.profiles[item.profile]
         size = new.sizes.get(model.cache_name, 0)
         facts = known.facts.get(model.cache_name)
+        ways = would_fit(view, model, profile, size, facts, told) if len(found) < MOST_TRIED else ()
         unchanged = changed[item.model].code == "unchanged" if item.model in changed else False
         found.append(
             NotPlaced(
                 item.model,
                 item.profile,
-                tuple((r.node, r.rule, r.said) for r in item.reasons[:MOST_REASONS]),
+                tuple((r.node, r.rule, told(r.said)) for r in item.reasons[:MOST_REASONS]),
                 nodes=len({r.node for r in item.reasons}),
                 origin="pending" if unchanged else "change",
-                would_fit=would_fit(view, model, profile, size, facts) if len(found) < MOST_TRIED else (),
+                would_fit=ways,
             )
         )
     return tuple(found)
+
+
+_REPLICA = re.compile(r"(\S+)/[a-z0-9]{4}(?![a-z0-9])")
+
+
+def _named(played: Rehearsal) -> Callable[[str], str]:
+    """Calls a replica that only the rehearsal knows by its model: its id is drawn anew each time."""
+    new = {step.action.spec.replica for step in played.steps if isinstance(step.action, Assign)}
+    return lambda said: _REPLICA.sub(lambda m: f"{m[1]} (new)" if m[0] in new else m[0], said)
 
 
 def _observed(view: View) -> str:

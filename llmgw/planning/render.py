@@ -43,7 +43,8 @@ _STOPS = 12
 def plan_lines(plan: Plan, *, explain: bool = False, width: int | None = None) -> list[str]:
     """The whole plan; the last line counts."""
     lines = header_lines(plan)
-    lines += [f"  warning: {safe(said)}" for said in (*plan.alarms, *plan.warnings)]
+    warnings = [f"  warning: {safe(said)}" for said in (*plan.alarms, *plan.warnings)]
+    lines += [*warnings, ""] if warnings else []
     told = _Told(explain)
     for origin, title in SECTIONS.items():
         rows = [row for row in told_rows(plan) if row.origin == origin]
@@ -61,7 +62,7 @@ def plan_lines(plan: Plan, *, explain: bool = False, width: int | None = None) -
     if moved:
         lines += [*_service(moved), ""]
     if used := legend(plan):
-        lines += ["  ".join(f"{symbol} {LEGEND[symbol]}" for symbol in used), ""]
+        lines += [*_legend(used, width), ""]
     lines += _stops(plan)
     for guard in plan.guards:
         lines += [f"blocked: {safe(guard.said)}", f"  if that is meant: llmgw apply {safe(guard.allow)}"]
@@ -116,6 +117,18 @@ def told_rows(plan: Plan) -> list[Row]:
     return [
         row for row in plan.rows if not (row.symbol == "~" and row.code != "routing" and row.model in stuck)
     ]
+
+
+def _legend(used: Iterable[str], width: int | None) -> list[str]:
+    """The meaning of these symbols, on as few lines as there is width for."""
+    lines: list[str] = []
+    for symbol in used:
+        meaning = f"{symbol} {LEGEND[symbol]}"
+        if lines and (width is None or len(lines[-1]) + 2 + len(meaning) <= width):
+            lines[-1] += f"  {meaning}"
+        else:
+            lines.append(meaning)
+    return lines
 
 
 class _Told:

@@ -5,7 +5,7 @@ Called by `planning.plan` for the first few; pure. Every answer was tried with p
 
 import dataclasses
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from llmgw.catalog.facts import ModelFacts
 from llmgw.catalog.memory import estimate
@@ -25,11 +25,23 @@ LEAST_LENGTH = 512
 
 
 def would_fit(
-    view: View, model: Model, profile: Profile, size: int, facts: ModelFacts | None
+    view: View,
+    model: Model,
+    profile: Profile,
+    size: int,
+    facts: ModelFacts | None,
+    called: Callable[[str], str] = str,
 ) -> tuple[str, ...]:
-    """The nearest of each kind, `profile h100-tp4` say; nothing where nothing of these would do."""
+    """The nearest of each kind, `profile h100-tp4` say; nothing where nothing of these would do.
+
+    `called` is what people call a replica.
+    """
     request = Request(model, profile, "", model.cache_name, size)
-    ways = (_shorter(view, request, facts), _other_profile(view, request, facts), _moved(view, request))
+    ways = (
+        _shorter(view, request, facts),
+        _other_profile(view, request, facts),
+        _moved(view, request, called),
+    )
     return tuple(itertools.chain.from_iterable(ways))
 
 
@@ -73,20 +85,24 @@ def _other_profile(view: View, request: Request, facts: ModelFacts | None) -> It
         key=lambda each: (each.nodes * each.gpus_per_node, each.name),
     )
     for profile in others[:MOST_PROFILES]:
-        if _too_large(profile, facts) or not _fits(view, dataclasses.replace(request, profile=profile)):
+        if _too_small(profile, asked, facts) or not _fits(
+            view, dataclasses.replace(request, profile=profile)
+        ):
             continue
-        yield f"profile {profile.name} ({count(profile.nodes, 'node')} x {profile.gpus_per_node} GPUs)"
+        yield f"profile {profile.name} ({count(profile.nodes, 'node')} x {count(profile.gpus_per_node, 'GPU')})"
         return
 
 
-def _too_large(profile: Profile, facts: ModelFacts | None) -> bool:
-    if facts is None or not (card := profile.gpu_memory or profile.cpu_memory):
-        return False
+def _too_small(profile: Profile, asked: Profile, facts: ModelFacts | None) -> bool:
+    """Whether the model would not fit on its cards; where nobody knows the model, fewer cards are too few."""
+    card = profile.gpu_memory or profile.cpu_memory
+    if facts is None or not card:
+        return profile.nodes * profile.gpus_per_node < asked.nodes * asked.gpus_per_node
     found = estimate(facts, profile, card)
     return found is not None and not found.fits
 
 
-def _moved(view: View, request: Request) -> Iterator[str]:
+def _moved(view: View, request: Request, called: Callable[[str], str]) -> Iterator[str]:
     """The fewest replicas that would have to leave the nodes that they leave."""
     on_node: dict[str, list[ShardSpec]] = {}
     for shard in view.fleet.shards.values():
@@ -97,7 +113,7 @@ def _moved(view: View, request: Request) -> Iterator[str]:
         if leave is not None:
             found.append((len(leave), site.name, leave))
     best = sorted(found)[: request.profile.nodes]
-    names = sorted({name for _, _, leave in best for name in leave})
+    names = sorted({called(name) for _, _, leave in best for name in leave})
     if len(best) < request.profile.nodes or not names:
         return
     nodes = ", ".join(name for number, name, _ in best if number)

@@ -148,16 +148,16 @@ def test_memory_is_that_of_the_card_that_was_chosen() -> None:
 
 def test_what_finds_no_place_is_told_what_would_help() -> None:
     """The replica that is in the way, another profile: each was tried by placement's own rules."""
-    story = Story(a_node("n0", gpus=2), a_node("n1", gpus=1), catalog=a_catalog(a_model("a", replicas=2)))
+    story = Story(a_node("n0", gpus=2), a_node("n1", gpus=2), catalog=a_catalog(a_model("a", replicas=2)))
     story.runs()
     two = a_profile("two", gpus_per_node=2)
-    one = a_profile("one", gpus_per_node=1)
+    one = a_profile("one", nodes=2, gpus_per_node=1)
     new = a_catalog(a_model("a", replicas=2), a_model("b", profiles=("two",)), profiles=[two, one])
     plan = plan_of(story, new)
     (item,) = plan.unplaced
     on_n0 = [key[0] for key, shard in story.fleet.shards.items() if shard.spec.node == "n0"]
     assert (item.nodes, item.origin) == (2, "change")
-    assert item.would_fit[0].startswith("profile ")
+    assert item.would_fit[0] == "profile one (2 nodes x 1 GPU)"
     assert item.would_fit[-1] == f"{', '.join(sorted(on_n0))} left n0"
     freed = plan_of(story, a_catalog(a_model("b", profiles=("two",)), profiles=[two]))
     assert not freed.unplaced

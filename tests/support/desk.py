@@ -1,0 +1,127 @@
+"""A control plane on loopback whose day stands still: the real API over the recorded fleet, for verbs that ask it.
+
+Used by the golden screens and by tests of the CLI that need an answer and no process. `Plane` is real but for
+its clock; nothing is dispatched to anybody.
+"""
+
+import asyncio
+import contextlib
+import dataclasses
+import datetime
+import http.server
+import pathlib
+import threading
+import urllib.parse
+from collections.abc import Iterator
+
+from llmgw.catalog.load import load_files
+from llmgw.control import snapshot
+from llmgw.control.fleet_route import FleetApi
+from llmgw.control.measuring import Measuring
+from llmgw.control.store import Revision
+from llmgw.planning.asking import Given
+from llmgw.planning.costs import Seen
+from llmgw.transport.http import Request
+from tests.control.plane import Plane
+from tests.support import recorded
+
+
+class Desk:
+    """A plane, and where it answers."""
+
+    def __init__(self, plane: Plane) -> None:
+        self.plane, self.asked = plane, list[str]()
+        desk = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def _answer(self) -> None:
+                desk.asked.append(f"{self.command} {self.path}")
+                size = int(self.headers.get("content-length") or 0)
+                where = urllib.parse.urlsplit(self.path)
+                query = dict(urllib.parse.parse_qsl(where.query))
+                headers = {name.lower(): value for name, value in self.headers.items()}
+                request = Request(
+                    self.command, where.path, query, headers, self.rfile.read(size), "127.0.0.1"
+                )
+                answer = asyncio.run(desk.plane.api.answer(request))
+                assert isinstance(answer.body, bytes)
+                self.send_response(answer.status)
+                self.send_header("content-type", answer.content_type)
+                self.send_header("content-length", str(len(answer.body)))
+                self.end_headers()
+                self.wfile.write(answer.body)
+
+            do_GET = do_POST = _answer  # noqa: N815 - the names they are called by
+
+            def log_message(self, *_: object) -> None:
+                return
+
+        self._server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT."""
+        return f"127.0.0.1:{self._server.server_port}"
+
+    @contextlib.contextmanager
+    def open(self) -> Iterator["Desk"]:
+        """Answer, until the end of the block."""
+        thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield self
+        finally:
+            self._server.shutdown()
+            thread.join()
+            self._server.server_close()
+
+
+def desk(root: pathlib.Path, found: snapshot.Snapshot | None = None) -> Desk:
+    """A desk over the recorded fleet (or another), as if it had been there all the while."""
+    found = found or snapshot.read(recorded.FLEET.read_text(), recorded.FLEET.name)
+    given, plane = found.given, Plane(root, timers=found.given.timers)
+    plane.clock.at = given.now
+    catalog = load_files({name: text.encode() for name, text in found.files.items()})
+    plane.store.add(
+        Revision(
+            number=given.number, files=dict(found.files), digest=catalog.digest, commit="8c01d77aaaaa",
+            who="ilker", message="bge for search", plan="1b" * 32, at=plane.clock.wall() - datetime.timedelta(hours=2),
+        )
+    )  # fmt: skip
+    plane.adoption.resume()
+    plane.loop.fleet, plane.loop.ledger = given.fleet, given.ledger
+    plane.loop.desired = dataclasses.replace(given.desired, catalog=catalog)
+    plane.loop._listening = given.now
+    plane.loop.decide()
+    plane.sent.clear()
+    plane.adoption._cluster = given.cluster
+    plane.adoption._knowledge = _Known(given)  # type: ignore[assignment]
+    plane.adoption._measuring = _Measured(given)
+    plane.api._about["cluster"] = given.cluster
+    plane.api._routes.update(FleetApi(plane.adoption, plane.clock).routes)
+    return Desk(plane)
+
+
+class _Measured(Measuring):
+    """What the recorded control plane had measured."""
+
+    def __init__(self, given: Given) -> None:
+        super().__init__()
+        self._given = given
+
+    @property
+    def seen(self) -> Seen:
+        return self._given.known.seen
+
+
+class _Known:
+    """What the recorded control plane knew of models; it looks at nothing."""
+
+    def __init__(self, given: Given) -> None:
+        self.known, self.sizes = given.known.facts, given.desired.sizes
+
+    async def learn(self, *_: object) -> None:
+        return
+
+    def problems(self, *_: object) -> list[object]:
+        return []

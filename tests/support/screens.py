@@ -1,0 +1,120 @@
+"""Every screen as people get it: what is run, how wide, and the golden file that it must be to the letter.
+
+    python -m tests.lab screens --write      draw them anew, after a look at the difference
+
+`drawn` runs a verb in this process, with a terminal that is one as far as it can tell; the lab draws the same
+ones in processes of their own, on a real pseudo-terminal. Clocks that are not the recorded fleet's are no part
+of a screen: lines that would tell them are left out.
+"""
+
+import contextlib
+import dataclasses
+import io
+import os
+import pathlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from unittest import mock
+
+from llmgw.cli import main, output
+from tests.support.recorded import GOLDEN
+
+MODES: Mapping[str, int | None] = {"pipe": None, "80": 80, "100": 100, "ascii": None}
+"""Mode → columns of its terminal."""
+
+SCREENS: Mapping[str, Sequence[str]] = {
+    "plan": ("plan", "next"),
+    "plan-summary": ("plan", "next", "--summary"),
+    "plan-explain": ("plan", "next", "--explain", "--only", "qwen*", "--only", "deepseek*"),
+    "plan-what-if": ("plan", "next", "--summary", "--without-node", "gpu-a1", "--with-node", "node.yaml"),
+    "plan-markdown": ("plan", "next", "-o", "markdown"),
+    "plan-nothing": ("plan", "standing"),
+    "apply": ("apply", "next"),
+    "status": ("status",),
+    "replicas": ("replicas",),
+    "nodes": ("nodes",),
+    "models": ("models",),
+    "events": ("events",),
+    "gc": ("gc",),
+    "history": ("history",),
+    "validate": ("validate", "next"),
+    "validate-broken": ("validate", "broken"),
+}
+"""Screen → command line, run in the golden directory."""
+
+_TOLD_BY_CLOCKS = (
+    (re.compile(r"catalog [0-9a-f]{7} \(HEAD[^\n]*?\)(?: \+ \d+ uncommitted: [^\n]*?)?(?=   applied|$)", re.MULTILINE), "catalog COMMIT"),
+    (re.compile(r"catalog [0-9a-f]{7} &#40;HEAD.*? (.) applied"), r"catalog COMMIT \1 applied"),
+    (re.compile(r'"head": "[0-9a-f]*(?:-dirty)?"'), '"head": "COMMIT"'),
+    (re.compile(r"^      by        .*\n", re.MULTILINE), ""),
+)  # fmt: skip
+"""What depends on the commit that this repository is at."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Drawn:
+    """What came of it."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def text(self) -> str:
+        """As it is kept."""
+        whole = f"{self.out}--- stderr, exit {self.code}\n{self.err}"
+        for pattern, instead in _TOLD_BY_CLOCKS:
+            whole = pattern.sub(instead, whole)
+        return whole
+
+
+class _Terminal(io.TextIOWrapper):
+    """A stream that says that it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def environment(mode: str, server: str) -> dict[str, str]:
+    """What a process of this mode is told."""
+    told = {"LLMGW_SERVER": server, "NO_COLOR": "1", "CI": "1"}
+    if mode == "ascii":
+        told |= {"LC_ALL": "C"}
+    if (width := MODES[mode]) is not None:
+        told |= {"COLUMNS": str(width), "LINES": "40"}
+    return told
+
+
+def drawn(screen: str, mode: str, server: str, *more: str, told: Mapping[str, str] | None = None) -> Drawn:
+    """The screen, drawn in this process. `more` are options, `told` is over the environment of the mode."""
+    kind = io.TextIOWrapper if MODES[mode] is None else _Terminal
+    streams = [kind(io.BytesIO(), encoding="utf-8", newline="") for _ in range(2)]
+    whole = environment(mode, server) | dict(told or {})
+    cleared = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LC_ALL", "LANG")}
+    with (
+        contextlib.chdir(GOLDEN),
+        mock.patch.dict(os.environ, cleared | whole, clear=True),
+        contextlib.redirect_stdout(streams[0]),
+        contextlib.redirect_stderr(streams[1]),
+        mock.patch("sys.stdin", io.StringIO()),
+    ):
+        output.plain_forms(os.environ)
+        code = main.run([*SCREENS[screen], *more])
+    texts = []
+    for stream in streams:
+        stream.flush()
+        assert isinstance(stream.buffer, io.BytesIO)
+        texts.append(stream.buffer.getvalue().decode())
+    return Drawn(code, *texts)
+
+
+def golden(screen: str, mode: str) -> pathlib.Path:
+    """Where it is kept."""
+    return GOLDEN / "screens" / mode / f"{screen}.txt"
+
+
+def every() -> Iterator[tuple[str, str]]:
+    """(screen, mode) of all of them."""
+    for screen in SCREENS:
+        for mode in MODES:
+            yield screen, mode
