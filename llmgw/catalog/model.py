@@ -85,20 +85,35 @@ class Catalog:
 
     `places` maps (`model/NAME` or `profile/NAME`, dotted field or "") to where it was written;
     `digest` is of the documents' meaning, not of their bytes: moving a file changes nothing.
+    Generations are found once, and kept from one catalog to the next by `resolve`.
     """
 
     models: Mapping[str, Model]
     profiles: Mapping[str, Profile]
     places: Mapping[tuple[str, str], Place] = dataclasses.field(default_factory=dict)
     digest: str = ""
+    known: dict[str, tuple[Model, Mapping[str, str]]] = dataclasses.field(
+        init=False, default_factory=dict, compare=False, repr=False
+    )
 
     def place(self, what: str, field: str = "") -> Place | None:
         """The place of `what`'s `field`, or of `what` itself where the field was left to its default."""
         return self.places.get((what, field)) or self.places.get((what, ""))
 
-    def generations(self, model: Model) -> dict[str, str]:
+    def generations(self, model: Model) -> Mapping[str, str]:
         """Generation → profile name, in order of preference."""
-        return {generation(model, self.profiles[name]): name for name in model.profiles}
+        known = self.known.get(model.name)
+        if known is None or known[0] is not model:
+            found = {generation(model, self.profiles[name]): name for name in model.profiles}
+            known = self.known[model.name] = (model, found)
+        return known[1]
+
+    def remember(self, before: "Catalog") -> None:
+        """Take over the generations of `before` that are still right: model and profiles are the same values."""
+        for name, known in dict(before.known).items():
+            model = self.models.get(name)
+            if model is known[0] and all(self.profiles[p] is before.profiles.get(p) for p in model.profiles):
+                self.known[name] = known
 
 
 def generation(model: Model, profile: Profile) -> str:

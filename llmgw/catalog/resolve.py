@@ -18,6 +18,7 @@ from llmgw.catalog.diagnostics import Spot
 from llmgw.catalog.documents import AnyProfile, LlamacppDocument, ModelDocument, ScalingDocument, VllmDocument
 from llmgw.catalog.fields import ArgumentValue
 from llmgw.catalog.flags import canonical
+from llmgw.catalog.marks import Mark
 from llmgw.catalog.model import Catalog, Model, Place, Profile, Scaling
 from llmgw.catalog.reading import Written
 from llmgw.catalog.sources import parse
@@ -71,7 +72,10 @@ def resolve(everything: Book, meanings: Iterable[Meaning], before: Whole | None 
             what, line = f"profile/{name}", f"profile {said.digest}\n"
         trees[what], lines[what] = said.tree, line.encode()
     digest = hashlib.sha256(b"".join(lines.values())).hexdigest()
-    return Whole(Catalog(models, profiles, Places(trees), digest), trees, lines)
+    catalog = Catalog(models, profiles, Places(trees), digest)
+    if before is not None:
+        catalog.remember(before.catalog)
+    return Whole(catalog, trees, lines)
 
 
 def _with_fallbacks(model: Model, everything: Book) -> Model:
@@ -175,6 +179,9 @@ class Places(Mapping[tuple[str, str], Place]):
 
     def __getitem__(self, wanted: tuple[str, str]) -> Place:
         what, field = wanted
+        mark = self._trees[what].marks.get(tuple(field.split(".")) if field else ())
+        if mark is not None:
+            return _place(self._trees[what], mark)
         if what not in self._found:
             self._found[what] = _places(self._trees[what])
         return self._found[what][field]
@@ -192,8 +199,10 @@ class Places(Mapping[tuple[str, str], Place]):
 
 def _places(tree: Tree) -> dict[str, Place]:
     """Dotted field → where its key is (list items: where they begin); "" is the document itself."""
-    return {
-        ".".join(map(str, path)): Place(tree.file, span[0] + 1, span[1] + 1)
-        for path, (on_key, on_value) in tree.marks.items()
-        for span in (on_key or on_value,)
-    }
+    return {".".join(map(str, path)): _place(tree, mark) for path, mark in tree.marks.items()}
+
+
+def _place(tree: Tree, mark: Mark) -> Place:
+    on_key, on_value = mark
+    line, column, *_ = on_key or on_value
+    return Place(tree.file, line + 1, column + 1)

@@ -207,11 +207,11 @@ def given_up(old: Catalog | None, new: Catalog) -> tuple[str, ...]:
         now = new.models.get(name)
         if now is None:
             lines.append(_line(old.place(f"model/{name}"), f"model {name} is removed"))
-        elif now != was:
+        elif now is not was and now != was:
             lines += [_line(new.place(f"model/{name}", field), said) for field, said in _less(was, now)]
     for name, profile in old.profiles.items():
         other = new.profiles.get(name)
-        if other is not None and other != profile:
+        if other is not None and other is not profile and other != profile:
             lines += [_line(new.place(f"profile/{name}"), said) for said in _plainer(profile, other)]
     return shortened(lines)
 
@@ -225,12 +225,7 @@ def cut_short(
     """
     if old is None:
         return ()
-    changed = [
-        f"model/{name}" for name, model in new.models.items() if old.models.get(name) not in (None, model)
-    ]
-    changed += [
-        f"profile/{name}" for name, item in new.profiles.items() if old.profiles.get(name) not in (None, item)
-    ]
+    changed = [*_changed("model", old.models, new.models), *_changed("profile", old.profiles, new.profiles)]
     lines: list[str] = []
     for what in changed:
         before, after = old.place(what), new.place(what)
@@ -239,6 +234,14 @@ def cut_short(
         if was.get(before.file, "").endswith("\n") and not now[after.file].endswith("\n"):
             lines.append(f"{after.file}:{now[after.file].count(chr(10)) + 1}: the last line has lost its end")
     return shortened(lines)
+
+
+def _changed(kind: str, old: Mapping[str, object], new: Mapping[str, object]) -> Iterator[str]:
+    """What is in both and not the same."""
+    for name, now in new.items():
+        was = old.get(name)
+        if was is not None and was is not now and was != now:
+            yield f"{kind}/{name}"
 
 
 def shortened(lines: list[str]) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from llmgw.catalog.diagnostics import Diagnostic
 from llmgw.catalog.facts import ModelFacts
-from llmgw.catalog.model import Catalog
+from llmgw.catalog.model import Catalog, Model
 from llmgw.catalog.model_checks import model_problems
 from llmgw.catalog.sources import Source
 from llmgw.kit.clock import Clock
@@ -101,10 +101,17 @@ def _new(catalog: Catalog, standing: Catalog | None) -> Catalog:
     """`catalog` with only the models that `standing` does not have just like this."""
     if standing is None:
         return catalog
-    before = {name: standing.generations(model).keys() for name, model in standing.models.items()}
-    new = {
-        name: model
-        for name, model in catalog.models.items()
-        if not catalog.generations(model).keys() <= before.get(name, set())
-    }
+    new = {name: model for name, model in catalog.models.items() if not _stands(model, catalog, standing)}
     return dataclasses.replace(catalog, models=new)
+
+
+def _stands(model: Model, catalog: Catalog, standing: Catalog) -> bool:
+    """Whether `standing` runs `model` just like this."""
+    before = standing.models.get(model.name)
+    if before is None:
+        return False
+    if before is model and all(
+        catalog.profiles[name] is standing.profiles.get(name) for name in model.profiles
+    ):
+        return True
+    return catalog.generations(model).keys() <= standing.generations(before).keys()

@@ -1,7 +1,8 @@
 """What checking a catalog costs, beside what other loaders take to read it: `python -m tests.lab bench-catalog`.
 
 Each size is measured in a process of its own, on files on disk, in CPU seconds: everything read and
-checked, again unchanged, again with one file edited. The loaders read the same bytes in the same run;
+checked, again unchanged, again with one file edited. Then control planes follow the largest, by files and by
+commits, and one file is edited after the other: how long until there is a new catalog. The loaders read the same bytes in the same run;
 they find no positions, check nothing, and two of them take so long that they read a part of the files.
 """
 
@@ -22,10 +23,14 @@ from ruamel.yaml import YAML
 
 from llmgw.catalog.load import Cache, snapshot
 from tests.lab.command import Outcome
+from tests.support.followed_plane import git
 
 SIZES = (1_000, 3_000, 10_000)
 LIMITS = {"first": 2.0, "unchanged": 0.5, "edited": 0.1, "mib": 400.0}
 """CPU seconds for 10,000 documents, and the most memory that the process may take."""
+FOLLOWED = 100.0
+"""Milliseconds from a look to the new catalog in a running control plane, for one edited file of 10,000."""
+EDITS = 7
 LINEAR = 1.5
 """How much more a document may cost among 10,000 than among 1,000."""
 PART = 500
@@ -95,7 +100,7 @@ def write(directory: pathlib.Path, count: int) -> None:
     """The documents as files below `directory`."""
     for name, text in documents(count):
         path = directory / name
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(exist_ok=True, parents=True)
         path.write_text(text)
 
 
@@ -144,6 +149,22 @@ def _in_own_process(directory: pathlib.Path) -> Mapping[str, float]:
     return found
 
 
+def followed(directory: pathlib.Path, watch: str) -> Mapping[str, float]:
+    """Milliseconds of the median edit, in a control plane of its own that follows a catalog of its own."""
+    write(directory / "catalog", SIZES[-1])
+    if watch == "commits":
+        for arguments in (
+            ("init", "--quiet", "--initial-branch=main", "."),
+            ("add", "."),
+            ("commit", "-qm", "one"),
+        ):
+            git(directory, *arguments)
+    command = [sys.executable, "-m", "tests.support.followed_plane", watch, str(directory), str(EDITS)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    found: Mapping[str, float] = json.loads(done.stdout)
+    return found
+
+
 def run(argv: Sequence[str]) -> Outcome:
     """Measure all sizes, then the other loaders."""
     parser = argparse.ArgumentParser(prog="bench-catalog", description=__doc__)
@@ -158,6 +179,9 @@ def run(argv: Sequence[str]) -> Outcome:
             runs = [_in_own_process(root) for _ in range(options.repeat)]
             figures[str(count)] = {name: round(min(one[name] for one in runs), 3) for name in LIMITS}
         files = list(snapshot(root)[0].values())
+        figures["ms in a control plane"] = {
+            watch: followed(pathlib.Path(directory) / watch, watch) for watch in ("files", "commits")
+        }
     others = loaders(files)
     figures["bytes a document"] = sum(map(len, files)) // len(files)
     figures["us a document"] = {
@@ -173,6 +197,9 @@ def missed(figures: Mapping[str, Any]) -> list[str]:
     found = [
         f"{name}: {most[name]} is more than {limit}" for name, limit in LIMITS.items() if most[name] > limit
     ]
+    for watch, times in figures["ms in a control plane"].items():
+        if times["look to catalog"] > FOLLOWED:
+            found.append(f"followed by {watch}: {times['look to catalog']} ms are more than {FOLLOWED:g}")
     growth = most["first"] / least["first"] / (SIZES[-1] / SIZES[0])
     return [*found, *([f"a document costs {growth:.2f} times as much"] if growth > LINEAR else [])]
 
