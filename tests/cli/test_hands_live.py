@@ -1,7 +1,6 @@
 """An operator's day on real parts: a node is emptied, a log is followed to its end, a machine is lost and forgotten."""
 
 import pathlib
-import signal
 from typing import Any
 
 import httpx
@@ -64,7 +63,6 @@ def test_an_operators_day(tmp_path: pathlib.Path) -> None:
         assert "somebody confirmed that it is lost" in stage.cli("why", other).stdout
         assert stage.cli("node", "forget", other, "--yes").returncode == Exit.DONE
         assert [row["name"] for row in told(stage, "nodes")] == [old]
-        control.signal(signal.SIGINT)
         assert control.stop() == Exit.DONE
 
 

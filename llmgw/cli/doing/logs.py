@@ -14,7 +14,13 @@ from llmgw.kit.text import safe
 def run(name: str, rank: int, follow: bool, previous: bool, tail: str, server: str | None) -> None:
     """Print until the end of the log, or with `follow` until the engine's. Raises Failed where it breaks off."""
     show = Terminal() if sys.stdout.isatty() else Pipe()
-    query = {"name": name, "rank": rank, "tail": tail, "follow": int(follow), "previous": int(previous)}
+    query: dict[str, str | int] = {
+        "name": name,
+        "rank": rank,
+        "tail": tail,
+        "follow": int(follow),
+        "previous": int(previous),
+    }
     for line in Client(server).lines("/v1/logs", **query):
         if "data" in line:
             show.write(base64.b64decode(line["data"]))
