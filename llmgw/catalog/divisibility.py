@@ -11,7 +11,8 @@ None; a number that the facts do not have lets everything pass. A code is E5 or 
 import dataclasses
 from collections.abc import Sequence
 
-from llmgw.catalog import options, quantised
+from llmgw.catalog import options, quantised, versions
+from llmgw.catalog.engine_facts import FACTS
 from llmgw.catalog.facts import ModelFacts
 from llmgw.catalog.model import Profile
 from llmgw.catalog.rules import TENSOR, Finding, Rule, sharing, widths
@@ -73,8 +74,15 @@ def state_heads(facts: ModelFacts, profile: Profile) -> Finding | None:
 
 
 def stages(facts: ModelFacts, profile: Profile) -> Finding | None:
-    """D10: each pipeline stage has a layer; a partition that is spelt out adds up."""
+    """D10: each pipeline stage has a layer; a partition that is spelt out adds up; the class can be cut at all.
+
+    A class that nobody looked into, and an engine newer than those that were read, are not refused.
+    """
     count, layers = profile.pipeline_parallel, facts.layers
+    read = versions.oldest(profile.engine_version) <= versions.NEWEST
+    if count > 1 and read and facts.architecture in FACTS[profile.engine].unstaged:
+        said = f"{facts.architecture} cannot be cut into {count} stages: the engine has no pipeline for this class"
+        return Finding(10, "pipeline_parallel", said, "set pipeline_parallel: 1")
     if not layers:
         return None
     if count > layers:

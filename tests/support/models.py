@@ -64,6 +64,15 @@ QWEN3_235B_FP8 = decoder(
     94, 4096, 64, 4, 12288, 151936, 40960, head_dim=128, num_experts=128, moe_intermediate_size=1536,
     num_experts_per_tok=8, decoder_sparse_step=1, mlp_only_layers=[], quantization_config=FP8,
 )  # fmt: skip
+# Of the next two the widths that decided are published; the rest only has to divide.
+QWEN36_35B_FP8 = decoder(
+    40, 2048, 16, 8, 0, 248320, 262144, head_dim=256, num_experts=256, moe_intermediate_size=512,
+    shared_expert_intermediate_size=512, num_experts_per_tok=8, quantization_config=FP8,
+)  # fmt: skip
+MINIMAX_M2_FP8 = decoder(
+    62, 3072, 48, 8, 1536, 200064, 196608, head_dim=128, num_local_experts=256, num_experts_per_tok=8,
+    quantization_config=FP8,
+)  # fmt: skip
 DEEPSEEK_V3 = decoder(61, 7168, 128, 128, 18432, 129280, 163840, **_V3, quantization_config=FP8)
 # Only the width of its experts is its own here: that is what decided.
 DEEPSEEK_V4_PRO = {**DEEPSEEK_V3, "moe_intermediate_size": 3072}
