@@ -3,9 +3,11 @@
 It takes llama-server's flags. `DOES` in its environment (a profile's env) is what it does, word by word.
 """
 
+import ctypes
 import http.server
 import json
 import os
+import pathlib
 import signal
 import sys
 import time
@@ -19,6 +21,8 @@ ODD = [
     "\x00{}{}{\n" * 1000,
 ]
 SEEN: list[str] = []
+FAMILY = f"{os.environ['FAMILY']}/family-{os.getpid()}" if "FAMILY" in os.environ else ""
+"""Where every process of this tree writes its pid down, if anybody asked for it."""
 NAME = "somebody-else" if "wrong-name" in DOES else FLAGS.get("--alias", "")
 
 
@@ -28,13 +32,52 @@ def fork(work: object) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         if callable(work):
             work()
+        born()
         time.sleep(600)
         os._exit(0)
+
+
+def born() -> None:
+    """Write our pid down."""
+    if FAMILY:
+        with open(FAMILY, "a") as file:
+            file.write(f"{os.getpid()}\n")
+
+
+def whole(members: int) -> None:
+    """Wait until so many have written their pid down, and say that these are all."""
+    if not FAMILY:
+        return
+    with open(FAMILY, "a+") as file:
+        while file.seek(0) or file.read().count("\n") < members:
+            time.sleep(0.01)
+        file.write("all\n")
+
+
+def again() -> None:
+    """Into a session of its own, with a child in another one."""
+    os.setsid()
+    fork(os.setsid)
+
+
+def orphaned() -> None:
+    """Our parent ends: whoever walks from parent to child does not find us."""
+    if os.fork() != 0:
+        os._exit(0)
+
+
+def retitled() -> None:
+    """Write over our own command line, and over the environment unless SPT_NOENV asks not to, as setproctitle does."""
+    fields = pathlib.Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    first, last = int(fields[45]), int(fields[46 if os.environ.get("SPT_NOENV") else 48])
+    ctypes.memset(first, 0, last - first)
+    os.setsid()
 
 
 def wiped() -> None:
     """Into a session of its own, with an environment that tells nothing."""
     os.setsid()
+    born()
     os.execve(sys.executable, [sys.executable, "-S", "-c", "import time; time.sleep(600)"], {})
 
 
@@ -94,6 +137,20 @@ def main() -> None:
         fork(os.setsid)
     if "wiped" in DOES:
         fork(wiped)
+    if "sessions" in DOES:
+        fork(again)
+        fork(again)
+    if "orphans" in DOES:
+        fork(orphaned)
+        fork(lambda: (os.setsid(), orphaned()))
+    if "retitled" in DOES:
+        fork(retitled)
+    whole(
+        2 * ("workers" in DOES)
+        + 4 * ("sessions" in DOES)
+        + 2 * ("orphans" in DOES)
+        + sum(word in DOES for word in ("wiped", "retitled"))
+    )
     if "ignores-term" in DOES:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if "silent" in DOES:
