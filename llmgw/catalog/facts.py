@@ -67,7 +67,8 @@ class Weights:
     """Bytes of the weights. The parts are included in `total`; what is not known of them is 0.
 
     `embedding` is on the first pipeline stage, `head` on the last; `copied` is on every rank whole;
-    `kv` are the key and value projections, which ranks beyond the KV heads hold again.
+    `kv` are the key and value projections, which ranks beyond the KV heads hold again; `attention` are the
+    other projections of attention.
     """
 
     total: int
@@ -76,6 +77,7 @@ class Weights:
     copied: int = 0
     kv: int = 0
     experts: int = 0
+    attention: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -130,7 +132,7 @@ class Tensor:
     size: int
 
 
-Part = Literal["embedding", "head", "copied", "kv", "experts", ""]
+Part = Literal["embedding", "head", "copied", "kv", "experts", "attention", ""]
 
 
 def weigh(tensors: Mapping[str, Tensor], *, tied: bool) -> Weights:
@@ -147,10 +149,12 @@ def weigh(tensors: Mapping[str, Tensor], *, tied: bool) -> Weights:
         copied=sums.get("copied", 0),
         kv=sums.get("kv", 0),
         experts=sums.get("experts", 0),
+        attention=sums.get("attention", 0),
     )
 
 
 _KV = ("k_proj.", "v_proj.", "attn_k.", "attn_v.")
+_ATTENTION = ("self_attn.", "attention.", "attn_q.", "attn_q_b.", "attn_k_b.", "attn_v_b.", "attn_output.")
 _COPIED = (
     "q_a_proj.",
     "kv_a_proj_with_mqa.",
@@ -173,4 +177,6 @@ def part_of(tensor: Tensor) -> Part:
         return "experts"
     if any(marked in name for marked in _COPIED) or len(tensor.shape) < 2:
         return "copied"
-    return "kv" if any(marked in name for marked in _KV) else ""
+    if any(marked in name for marked in _KV):
+        return "kv"
+    return "attention" if any(marked in name for marked in _ATTENTION) else ""

@@ -13,6 +13,7 @@ from typing import Literal
 from llmgw.catalog import kv, options, versions
 from llmgw.catalog.facts import ModelFacts, Weights
 from llmgw.catalog.model import Profile
+from llmgw.catalog.rules import sharing
 from llmgw.catalog.vllm_terms import batch, terms
 
 GIB = 1 << 30
@@ -93,15 +94,22 @@ def estimate(facts: ModelFacts, profile: Profile, card: int) -> Estimate | None:
 
 
 def weights_per_card(facts: ModelFacts, weights: Weights, profile: Profile) -> int:
-    """Weights on the rank that has most of them."""
-    ranks, stages = profile.tensor_parallel, profile.pipeline_parallel
+    """Weights on the rank that has most of them.
+
+    Under SGLang's attention data parallelism each group of ranks has attention whole, and every rank the embedding.
+    """
+    ranks, stages, together = profile.tensor_parallel, profile.pipeline_parallel, sharing(profile)
     spread = ranks * (profile.data_parallel if profile.engine == "vllm" else 1)
     ends = (weights.embedding, weights.head or (weights.embedding if facts.tied else 0))
-    layers = weights.total - weights.embedding - weights.head - weights.copied - weights.kv - weights.experts
-    cut = layers / ranks + weights.experts / spread + weights.kv / min(ranks, facts.kv_heads or ranks)
+    attention = weights.attention / together + weights.kv / min(together, facts.kv_heads or together)
+    named = (
+        weights.embedding + weights.head + weights.copied + weights.kv + weights.experts + weights.attention
+    )
+    cut = (weights.total - named) / ranks + weights.experts / spread + attention
+    embedded = ranks if together == profile.tensor_parallel else 1
     if stages == 1:
-        return round(weights.copied + cut + (weights.embedding + weights.head) / ranks)
-    return round((weights.copied + cut) / stages + max(ends) / ranks)
+        return round(weights.copied + cut + weights.embedding / embedded + weights.head / ranks)
+    return round((weights.copied + cut) / stages + max(ends[0] / embedded, ends[1] / ranks))
 
 
 def _loaded(facts: ModelFacts, profile: Profile, weights: Weights) -> int:

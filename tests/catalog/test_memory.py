@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from llmgw.catalog import kv
-from llmgw.catalog.facts import ModelFacts, Weights
+from llmgw.catalog.facts import ModelFacts, Tensor, Weights, part_of
 from llmgw.catalog.hf_config import facts_of
 from llmgw.catalog.memory import GIB, Estimate, estimate, physical, weights_per_card
 from llmgw.catalog.model import Profile
@@ -140,6 +140,43 @@ def test_weights_of_the_fullest_card(profile: Profile, gib: float) -> None:
     """Norms are on every rank; KV projections are cut no further than there are KV heads; ends are on ends."""
     model = dataclasses.replace(facts_of(models.LLAMA_8B), weights=PARTS)
     assert weights_per_card(model, PARTS, profile) == round(gib * GIB)
+
+
+@pytest.mark.parametrize(
+    ("groups", "gib"),
+    [
+        (1, 10 / 8 + 10 / 8 + 4 + 8 / 8 + 40 / 8 + 28 / 8),
+        (2, 10 + 10 / 8 + 4 + 8 / 4 + 40 / 4 + 28 / 8),
+        (8, 10 + 10 / 8 + 4 + 8 + 40 + 28 / 8),
+    ],
+)
+def test_attention_is_whole_in_each_data_parallel_group_of_sglang(groups: int, gib: float) -> None:
+    """Only the ranks of a group share attention, and each rank has the embedding; the rest all ranks share.
+
+    No row of the table is a run like this; the logs that are published (sglang#6017) copy experts besides.
+    """
+    parts = dataclasses.replace(PARTS, attention=40 * GIB)
+    model = dataclasses.replace(facts_of(models.LLAMA_8B), weights=parts)
+    ranks = dataclasses.replace(vllm(8, data_parallel=groups), engine="sglang")
+    assert weights_per_card(model, parts, ranks) == round(gib * GIB)
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("model.layers.0.self_attn.o_proj.weight", "attention"),
+        ("model.layers.0.self_attn.q_b_proj.weight", "attention"),
+        ("model.layers.0.self_attn.kv_b_proj.weight", "attention"),
+        ("model.layers.0.self_attn.kv_a_proj_with_mqa.weight", "copied"),
+        ("model.layers.0.self_attn.k_proj.weight", "kv"),
+        ("blk.0.attn_output.weight", "attention"),
+        ("blk.0.attn_k.weight", "kv"),
+        ("model.layers.0.mlp.down_proj.weight", ""),
+    ],
+)
+def test_where_a_tensor_goes(name: str, part: str) -> None:
+    """By the names of both formats."""
+    assert part_of(Tensor(name, (2, 2), 8)) == part
 
 
 def test_experts_are_shared_by_all_data_parallel_ranks() -> None:
