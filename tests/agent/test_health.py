@@ -13,7 +13,6 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
-import httpx
 import pytest
 
 from llmgw.agent import launcher, procfs
@@ -46,6 +45,28 @@ def test_three_refusals_in_a_row_are_dead() -> None:
     assert judged(refused, refused, answered, refused, refused) == ""
     assert judged(refused, refused, refused) == (
         "its process lives, its port refuses connections (3 times in a row)"
+    )
+
+
+def test_an_engine_that_stands_still_is_called_slow_long_before_it_is_dead() -> None:
+    """From a sixth of the hang limit on, in steps: for how long, and what it is seen to lack; then nothing again."""
+    pulse, said = Pulse(T0), []
+    for n in range(1, 6):
+        probe = Probe("answered", load=BUSY, progress=7.0)
+        pulse = pulse.after(probe, T0 + 7.0 * n)
+        said.append(pulse.slow(probe, T0 + 7.0 * n, HANG))
+    assert said == [
+        "",
+        "",
+        "slow for 10s: no token since then, 3 requests in flight",
+        "slow for 20s: no token since then, 3 requests in flight",
+        "slow for 20s: no token since then, 3 requests in flight",
+    ]
+    moved = Probe("answered", load=BUSY, progress=8.0)
+    assert pulse.after(moved, T0 + 40).slow(moved, T0 + 40, HANG) == ""
+    refused = Probe("refused")
+    assert Pulse(T0).after(refused, T0 + 15).slow(refused, T0 + 15, HANG) == (
+        "slow for 10s: its port refuses connections"
     )
 
 
@@ -354,11 +375,10 @@ def test_an_engine_for_embeddings_is_ready_once_it_embeds(house: House) -> None:
 # --- one answer ------------------------------------------------------------------------------
 
 
-async def asked(url: str, within: float = 5.0) -> NoAnswer:
+async def asked(port: int, within: float = 5.0) -> NoAnswer:
     """Why there is no answer."""
-    async with httpx.AsyncClient(trust_env=False) as client:
-        with pytest.raises(NoAnswer) as caught:
-            await ask(client, "GET", url, within=within)
+    with pytest.raises(NoAnswer) as caught:
+        await ask("127.0.0.1", port, "GET", "/x", within=within)
     return caught.value
 
 
@@ -366,8 +386,8 @@ Says = Callable[[asyncio.StreamWriter], Awaitable[None]]
 
 
 @contextlib.asynccontextmanager
-async def serving(says: Says) -> AsyncIterator[str]:
-    """The address of one page of one server, whose one connection is over afterwards."""
+async def serving(says: Says) -> AsyncIterator[int]:
+    """The port of a server, whose one connection is over afterwards."""
     over = asyncio.Event()
 
     async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -380,7 +400,7 @@ async def serving(says: Says) -> AsyncIterator[str]:
         over.set()
 
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/x"
+        yield int(server.sockets[0].getsockname()[1])
         await over.wait()
 
 
@@ -388,20 +408,19 @@ async def serving(says: Says) -> AsyncIterator[str]:
     ("says", "outcome", "said"),
     [
         (b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * (LARGEST + 1), "odd", "/x answers with more than 4.2 MB"),
-        (b"HTTP/1.1 302 OK\r\nLocation: http://[::1\r\nContent-Length: 0\r\n\r\n", "broke", "/x breaks off"),
         (b"SSH-2.0\r\n", "broke", "/x breaks off"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx", "broke", "/x breaks off"),
     ],
 )
 def test_an_answer_that_is_none_is_said(says: bytes, outcome: str, said: str) -> None:
-    """Too large, redirected to nowhere, of another protocol, cut: no other exception ever."""
+    """Too large, of another protocol, cut: no other exception ever."""
 
     async def at_once(writer: asyncio.StreamWriter) -> None:
         writer.write(says)
 
     async def story() -> None:
-        async with serving(at_once) as url:
-            none = await asked(url)
+        async with serving(at_once) as port:
+            none = await asked(port)
             assert none.outcome == outcome
             assert said in none.said
 
@@ -419,16 +438,41 @@ def test_an_answer_that_drips_is_late() -> None:
             await asyncio.sleep(0.02)
 
     async def story() -> None:
-        async with serving(drips) as url:
-            assert (await asked(url, within=0.2)).outcome == "late"
+        async with serving(drips) as port:
+            assert (await asked(port, within=0.2)).outcome == "late"
 
     asyncio.run(story())
 
 
-@pytest.mark.parametrize(
-    "url", ["http://bad host:1/x", f"http://{'a' * 70}.b:1/x", "http://[::1/x", "http://a:99999/x"]
-)
-def test_an_address_that_is_none_is_said(url: str) -> None:
+@pytest.mark.parametrize("host", ["bad host", f"{'a' * 70}.b", "[::1", "a\0b", ""])
+@pytest.mark.parametrize("port", [1, 99999])
+def test_an_address_that_is_none_is_said(host: str, port: int) -> None:
     """Whoever wrote it reads it; the agent lives."""
-    none = asyncio.run(asked(url))
-    assert none.outcome in ("odd", "refused")
+    with pytest.raises(NoAnswer) as caught:
+        asyncio.run(ask(host, port, "GET", "/x", within=5.0))
+    assert caught.value.outcome in ("odd", "refused")
+
+
+def test_a_redirect_is_an_answer_and_is_not_followed() -> None:
+    """Nobody else is asked in an engine's name."""
+
+    async def moved(writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 302 Moved\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 2\r\n\r\nno")
+
+    async def story() -> None:
+        async with serving(moved) as port:
+            answer = await ask("127.0.0.1", port, "GET", "/x", within=5.0)
+            assert (answer.status, answer.raw) == (302, b"no")
+
+    asyncio.run(story())
+
+
+def test_no_descriptor_of_ours_is_not_a_refusal_of_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three refusals end an engine: what this machine lacks must not count as one."""
+
+    async def nothing_left(*_: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(asyncio, "open_connection", nothing_left)
+    with pytest.raises(OSError, match="Too many open files"):
+        asyncio.run(ask("127.0.0.1", 1, "GET", "/x", within=1.0))

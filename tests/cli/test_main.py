@@ -44,6 +44,22 @@ def test_a_typo_is_usage_and_not_changes(arguments: list[str]) -> None:
     assert main.run(arguments) in (Exit.USAGE, Exit.DONE if not arguments else Exit.USAGE)
 
 
+@pytest.mark.parametrize("verb", ["serve", "agent", "gateway", "up"])
+@pytest.mark.parametrize("place", ["/proc/nope/x", "/dev/null/x"])
+def test_a_state_directory_that_cannot_be_is_a_sentence(
+    verb: str, place: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No bug and no traceback: what cannot be used, why, and what would help."""
+    (tmp_path / "a.yaml").write_text(
+        "kind: profile\nname: a\nengine: llamacpp\ngpus_per_node: 0\ncpu: {cores: 1, memory: 1GiB}\n"
+    )
+    path = [str(tmp_path)] if verb == "up" else []
+    assert main.run([verb, *path, "--state-dir", place]) == Exit.FAILED
+    said = capsys.readouterr().err
+    assert f"cannot use {place} for state: " in said
+    assert "--state-dir" in said
+
+
 def test_nobody_there_is_69(capsys: pytest.CaptureFixture[str]) -> None:
     """No control plane: one sentence, what would help, and its own code."""
     assert main.run(["status", "--server", "127.0.0.1:9"]) == Exit.UNREACHABLE
@@ -92,7 +108,9 @@ def test_help_imports_nothing_heavy(verb: str) -> None:
 def test_a_verb_and_its_work_have_one_name() -> None:
     """Each verb finds what does its work under its own name, and nothing there is out of use."""
     doing = pathlib.Path(main.__file__).parent / "doing"
-    assert {path.stem.replace("_", "-") for path in doing.glob("*.py")} - {"--init--", "rows"} == set(main.VERBS)
+    assert {path.stem.replace("_", "-") for path in doing.glob("*.py")} - {"--init--", "rows"} == set(
+        main.VERBS
+    )
 
 
 @pytest.mark.parametrize("verb", list(main.VERBS))

@@ -1,0 +1,79 @@
+"""Why, names, releases and facts for the doctor, from what stands."""
+
+import pathlib
+
+from llmgw.fleet import events
+from llmgw.wire import messages
+from tests.control.plane import Plane, files
+from tests.control.test_hands import node, served
+
+
+def refused(plane: Plane, name: str) -> tuple[str, str]:
+    """What is said of a name that nothing has, and what would help."""
+    status, answer = plane.call("GET", "/v1/why", name=name)
+    assert status == 400
+    return answer["error"]["said"], answer["error"]["help"]
+
+
+def test_whatever_has_the_name_answers(tmp_path: pathlib.Path) -> None:
+    """A model, a replica, a node; a name that a model and a node share has two answers."""
+    plane = served(tmp_path, "n0", "qwen")
+    (key,) = plane.loop.fleet.shards
+    for name, kinds in (("qwen", ["model", "node"]), (key[0], ["replica"]), ("n0", ["node"])):
+        status, answers = plane.call("GET", "/v1/why", name=name)
+        assert (status, [answer["kind"] for answer in answers]) == (200, kinds)
+
+
+def test_a_name_that_is_gone_says_who_removed_it(tmp_path: pathlib.Path) -> None:
+    """The revision in which it is missing, by whom and when; one that never was has the nearest."""
+    plane = served(tmp_path)
+    plane.call("POST", "/v1/apply", {"files": files("qwen", "beta"), "who": "sam"})
+    plane.call("POST", "/v1/apply", {"files": files("qwen"), "who": "dana", "commit": "3f2a91c"})
+    said, _ = refused(plane, "beta")
+    assert f"revision {plane.adoption.number} removed it, by dana at 2026-01-01" in said
+    assert "commit 3f2a91c" in said
+    assert refused(plane, "qwem")[1] == "did you mean `qwen`?"
+    assert "removed it" not in refused(plane, "qwem")[0]
+
+
+def test_a_replica_that_is_gone_has_a_last_word(tmp_path: pathlib.Path) -> None:
+    """The journal knows what became of it."""
+    plane = served(tmp_path)
+    (key,) = plane.loop.fleet.shards
+    plane.hears(events.NodeForgotten(plane.loop.fleet.shards[key].spec.node))
+    said, _ = refused(plane, key[0])
+    assert "the last word about it was: " in said
+
+
+def test_names_for_completion_are_those_of_the_screens(tmp_path: pathlib.Path) -> None:
+    """Models, nodes, replicas with their state, as the CLI keeps them."""
+    plane = served(tmp_path)
+    told = plane.call("GET", "/v1/names")[1]
+    (key,) = plane.loop.fleet.shards
+    assert told["models"] == {"qwen": "ready 1/1"}
+    assert told["nodes"] == {"n0": "Ready", "n1": "Ready"}
+    assert told["replicas"] == {key[0]: "Ready"}
+    assert list(told["plans"].values()) == ["revision 1"]
+
+
+def test_releases_are_what_each_said(tmp_path: pathlib.Path) -> None:
+    """Agents by their registration, gateways by their subscription; who did not say is not guessed."""
+    plane = served(tmp_path)
+    for name, build in (("gw1", "1.2"), ("gw2", "")):
+        plane.hears(events.GatewayArrived(name))
+        plane.about.met(name, messages.Subscribe(gateway=name, build=build))
+    told = plane.call("GET", "/v1/versions")[1]
+    assert [(each["name"], each["build"]) for each in told["gateways"]] == [("gw1", "1.2"), ("gw2", "")]
+    assert [each["name"] for each in told["agents"]] == ["n0", "n1"]
+
+
+def test_the_facts_name_what_is_missing(tmp_path: pathlib.Path) -> None:
+    """An engine that no node has; none is called missing while a node says nothing of its engines."""
+    plane = Plane(tmp_path)
+    plane.hears(events.Registered(node("n0")))
+    vllm = "kind: profile\nname: small\nengine: vllm\ngpus_per_node: 1\n"
+    assert plane.call("POST", "/v1/apply", {"files": {**files("qwen"), "small.yaml": vllm}})[0] == 200
+    facts = plane.call("GET", "/v1/doctor")[1]
+    assert facts["engines"] == [{"profile": "small", "engine": "vllm"}]
+    assert facts["disk"]["free"] > 0
+    assert facts["loads"] is True
