@@ -1,20 +1,29 @@
 """Asking an engine over HTTP. Its answer may be anything: it is bounded in bytes and seconds, never decoded.
 
-Called by `agent.health` for every probe.
+Called by `agent.health` for every probe: eight idle engines are asked as many times a second, so this is
+a connection, a request and h11's reading of the answer, and no client with pools and certificates.
 """
 
 import asyncio
 import dataclasses
+import errno
 from typing import Any, Literal
 
-import httpx
+import h11
 import orjson
 
+from llmgw.engines.base import host_port
 from llmgw.kit.text import safe
 from llmgw.kit.units import show_bytes
 
 LARGEST = 4 * 2**20
 """Bytes of an answer: the counters of the most talkative engine are a tenth of that."""
+
+
+PIECE = 65_536
+
+_OURS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})
+"""What this machine lacks says nothing of the engine."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -46,32 +55,68 @@ class NoAnswer(Exception):
         self.outcome, self.said = outcome, said
 
 
-async def ask(
-    client: httpx.AsyncClient, method: str, url: str, *, within: float, body: object = None
-) -> Answer:
-    """The whole answer within so many seconds. Raises NoAnswer."""
-    path = f"/{url.partition('://')[2].partition('/')[2]}"
+async def ask(host: str, port: int, method: str, path: str, *, within: float, body: object = None) -> Answer:
+    """The whole answer within so many seconds, on a connection of its own. A redirect is an answer.
+
+    Raises NoAnswer; OSError where it is this machine that has no room for a connection.
+    """
     try:
         async with asyncio.timeout(within):
-            return await _whole(client, method, url, path, within, body)
-    except (TimeoutError, httpx.TimeoutException):
+            return await _whole(host, port, _request(host, port, method, path, body), path)
+    except TimeoutError:
         raise NoAnswer("late", f"{path} does not answer in time") from None
-    except httpx.ConnectError:
-        raise NoAnswer("refused", f"{path} cannot be reached") from None
-    except httpx.TransportError as error:
+
+
+async def _whole(host: str, port: int, request: bytes, path: str) -> Answer:
+    reader, writer = await _connected(host, port, path)
+    try:
+        writer.write(request)
+        return await _answer(reader, path)
+    except (ConnectionError, h11.RemoteProtocolError) as error:
         raise NoAnswer("broke", f"{path} breaks off ({type(error).__name__})") from None
-    except (httpx.InvalidURL, ValueError) as error:  # of an address that is none
+    finally:
+        writer.close()
+
+
+async def _connected(host: str, port: int, path: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    try:
+        return await asyncio.open_connection(host, port)
+    except OSError as error:
+        if error.errno in _OURS:
+            raise
+        raise NoAnswer("refused", f"{path} cannot be reached") from None
+    except (ValueError, OverflowError) as error:  # of an address that is none
         raise NoAnswer("odd", f"{path} cannot be asked: {safe(str(error))[:200]}") from None
 
 
-async def _whole(
-    client: httpx.AsyncClient, method: str, url: str, path: str, within: float, body: object
-) -> Answer:
-    headers = {"accept-encoding": "identity"}
-    async with client.stream(method, url, json=body, headers=headers, timeout=within) as response:
-        raw = bytearray()
-        async for piece in response.aiter_raw():
-            raw += piece
-            if len(raw) > LARGEST:
-                raise NoAnswer("odd", f"{path} answers with more than {show_bytes(LARGEST)}")
-        return Answer(response.status_code, bytes(raw))
+def _request(host: str, port: int, method: str, path: str, body: object) -> bytes:
+    lines = [
+        f"{method} {path} HTTP/1.1",
+        f"Host: {host_port(host, port)}",
+        "Connection: close",
+        "Accept: */*",
+        "Accept-Encoding: identity",
+    ]
+    content = b"" if body is None else orjson.dumps(body)
+    if content:
+        lines += ["Content-Type: application/json", f"Content-Length: {len(content)}"]
+    return "\r\n".join([*lines, "", ""]).encode() + content
+
+
+async def _answer(reader: asyncio.StreamReader, path: str) -> Answer:
+    machine = h11.Connection(h11.CLIENT)
+    machine.send(h11.Request(method="GET", target="/", headers=[("host", "-")]))
+    machine.send(h11.EndOfMessage())
+    status, raw = 0, bytearray()
+    while True:
+        match machine.next_event():
+            case h11.NEED_DATA:
+                machine.receive_data(await reader.read(PIECE))
+            case h11.Response(status_code=code):
+                status = code
+            case h11.Data(data=data):
+                raw += data
+                if len(raw) > LARGEST:
+                    raise NoAnswer("odd", f"{path} answers with more than {show_bytes(LARGEST)}")
+            case h11.EndOfMessage() | h11.ConnectionClosed():
+                return Answer(status, bytes(raw))

@@ -14,14 +14,12 @@ import logging
 from collections.abc import Callable
 from typing import Any, Literal
 
-import httpx
-
 from llmgw.agent import core, procfs
 from llmgw.agent.asking import Answer, NoAnswer, ask
 from llmgw.agent.pulse import Probe, Pulse
 from llmgw.agent.sockets import ESTABLISHED, LISTEN
 from llmgw.agent.sweep import Tree
-from llmgw.engines.base import Adapter, host_port
+from llmgw.engines.base import Adapter
 from llmgw.fleet.shard import ShardSpec
 from llmgw.kit.clock import Clock
 from llmgw.kit.text import safe
@@ -67,38 +65,35 @@ class Watcher:
         self._spec, self._adapter, self._tree = spec, adapter, tree
         self._tell, self._timers, self._clock = tell, timers, clock
         self._watch = adapter.watch(spec)
-        self._base = f"http://{host_port(spec.address, spec.port)}"
 
     async def run(self, reached: str) -> None:
         """Watch on from `reached`: "starting", "started" or "ready"."""
         self._reached, said = reached, ""
-        limits = httpx.Limits(max_keepalive_connections=0)
-        async with httpx.AsyncClient(trust_env=False, limits=limits) as client:
-            while True:
-                try:
-                    await self._go_on(client)
-                except FAULTS as error:
-                    said, before = f"cannot watch it: {type(error).__name__}: {safe(str(error))[:200]}", said
-                    if said != before:
-                        log.warning("%s: %s", self._spec.key, said)
-                    self._tell(core.Waits(self._spec.key, said))
-                    await asyncio.sleep(self._every)
-                else:
-                    return
+        while True:
+            try:
+                await self._go_on()
+            except FAULTS as error:
+                said, before = f"cannot watch it: {type(error).__name__}: {safe(str(error))[:200]}", said
+                if said != before:
+                    log.warning("%s: %s", self._spec.key, said)
+                self._tell(core.Waits(self._spec.key, said))
+                await asyncio.sleep(self._every)
+            else:
+                return
 
     @property
     def _every(self) -> float:
         return self._timers.every or self._watch.every
 
-    async def _go_on(self, client: httpx.AsyncClient) -> None:
+    async def _go_on(self) -> None:
         if self._reached == "starting":
             await self._until(self._started)
             self._has_reached("started")
         if self._reached != "ready":
-            await self._until(lambda: self._ready(client))
+            await self._until(self._ready)
             self._has_reached("ready")
         if self._watch.ready == "answers":
-            await self._live(client)
+            await self._live()
 
     def _has_reached(self, reached: Literal["started", "ready"]) -> None:
         self._reached = reached
@@ -120,14 +115,14 @@ class Watcher:
         if self._watch.started == "listening":
             await asyncio.to_thread(self._must_listen)
 
-    async def _ready(self, client: httpx.AsyncClient) -> None:
+    async def _ready(self) -> None:
         if self._watch.ready == "joined":
             await asyncio.to_thread(self._must_have_joined)
             return
-        await self._must_be_healthy(client)
+        await self._must_be_healthy()
         await asyncio.to_thread(self._must_listen)
-        await self._must_serve_the_model(client)
-        await self._must_answer(client)
+        await self._must_serve_the_model()
+        await self._must_answer()
 
     def _must_listen(self) -> None:
         """The socket that listens on our port is held by our own tree."""
@@ -153,49 +148,45 @@ class Watcher:
     def _own_sockets(self) -> set[int]:
         return {inode for stat in self._tree.members() for inode in procfs.socket_inodes(stat.pid)}
 
-    async def _must_be_healthy(self, client: httpx.AsyncClient) -> None:
-        answer = await self._ask(client, "GET", self._watch.path)
+    async def _must_be_healthy(self) -> None:
+        answer = await self._ask("GET", self._watch.path)
         if answer.status != 200:
             raise _NotYet(f"{self._watch.path} answers {answer.status}")
 
-    async def _must_serve_the_model(self, client: httpx.AsyncClient) -> None:
-        answer = await self._ask(client, "GET", "/v1/models")
+    async def _must_serve_the_model(self) -> None:
+        answer = await self._ask("GET", "/v1/models")
         names = _names(answer)
         if self._spec.model not in names:
             served = ", ".join(safe(name)[:100] for name in names[:3]) or f"nothing ({answer.status})"
             raise _NotYet(f"/v1/models names {served}, not {self._spec.model}")
 
-    async def _must_answer(self, client: httpx.AsyncClient) -> None:
+    async def _must_answer(self) -> None:
         """The canary: one real answer. Health has been seen to say 200 over engines that cannot do it."""
         canary = self._watch.canary
         body = {"model": self._spec.model, **dict(canary.asks)}
-        answer = await self._ask(client, "POST", canary.path, within=self._timers.canary, body=body)
+        answer = await self._ask("POST", canary.path, within=self._timers.canary, body=body)
         if answer.status != 200 or not answer.entries(canary.holds):
             said = safe(answer.text[:200]).strip()
             raise _NotYet(f"its first {canary.name} answers {answer.status}: {said}")
 
-    async def _ask(
-        self, client: httpx.AsyncClient, method: str, path: str, *, within: float = 0.0, body: object = None
-    ) -> Answer:
+    async def _ask(self, method: str, path: str, *, within: float = 0.0, body: object = None) -> Answer:
         try:
-            return await self._asked(client, method, path, within=within, body=body)
+            return await self._asked(method, path, within=within, body=body)
         except NoAnswer as none:
             refused = f"port {self._spec.port} refuses connections"
             raise _NotYet(refused if none.outcome == "refused" else none.said) from None
 
-    async def _asked(
-        self, client: httpx.AsyncClient, method: str, path: str, *, within: float = 0.0, body: object = None
-    ) -> Answer:
+    async def _asked(self, method: str, path: str, *, within: float = 0.0, body: object = None) -> Answer:
         within = within or self._timers.probe or self._watch.timeout
-        return await ask(client, method, f"{self._base}{path}", within=within, body=body)
+        return await ask(self._spec.address, self._spec.port, method, path, within=within, body=body)
 
     # --- ready -------------------------------------------------------------------------------
 
-    async def _live(self, client: httpx.AsyncClient) -> None:
+    async def _live(self) -> None:
         pulse, idle = Pulse(self._clock.now()), None
         slow: bool | None = None
         while True:
-            probe = await self._probe(client)
+            probe = await self._probe()
             now = self._clock.now()
             pulse = pulse.after(probe, now)
             if probe.load is not None and probe.load.idle != idle:
@@ -210,11 +201,11 @@ class Watcher:
                 return
             await asyncio.sleep(self._every)
 
-    async def _probe(self, client: httpx.AsyncClient) -> Probe:
+    async def _probe(self) -> Probe:
         cpu = await asyncio.to_thread(self._tree.processor_time)
         try:
-            health = await self._asked(client, "GET", self._watch.path)
-            metrics = (await self._asked(client, "GET", "/metrics")).text
+            health = await self._asked("GET", self._watch.path)
+            metrics = (await self._asked("GET", "/metrics")).text
         except NoAnswer as none:
             match none.outcome:
                 case "refused":
