@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any
 
+import httpx
+
 from llmgw.agent.connection import Link
 from llmgw.cli.client import Client
 from llmgw.cli.main import run as llmgw
@@ -32,6 +34,7 @@ from llmgw.wire.session import Command
 from tests.support.waiting import wait_for
 
 FAST = Timers(min_ready=0.0, stop_grace=0.1, place_grace=1.0, lost_grace=1.0, unreachable=1.5)
+_CLIENT = httpx.Client
 SOON = Backoff(base=0.01, cap=0.1, share=0.5)
 
 
@@ -95,11 +98,12 @@ class Loopback(contextlib.AbstractContextManager["Loopback"]):
         *,
         limits: Limits | None = None,
         following: control.Following | None = None,
+        tokens: bool = False,
     ) -> None:
         self.directory = directory
         self._settings = control.Settings(
             directory / "control", "127.0.0.1", 0, "lab", 0.2, FAST, following,
-            bounds=Bounds(patience=0.2), guards=limits or Limits(),
+            bounds=Bounds(patience=0.2), guards=limits or Limits(), tokens=tokens,
         )  # fmt: skip
         self._cards = dict(cards)
         self.nodes: dict[str, Node] = {}
@@ -121,6 +125,7 @@ class Loopback(contextlib.AbstractContextManager["Loopback"]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.client._http.close()
         self._soon(self._end.set)
         self._thread.join(20.0)
         if self._failure is not None and error is None:
@@ -175,7 +180,7 @@ class Loopback(contextlib.AbstractContextManager["Loopback"]):
     def cli(self, *words: str) -> Ran:
         """One command, as `llmgw` runs it."""
         out, err = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), _closing_clients():
             code = llmgw([*words, "--server", f"127.0.0.1:{self.port}"])
         return Ran(code, out.getvalue(), err.getvalue())
 
@@ -213,6 +218,23 @@ class Loopback(contextlib.AbstractContextManager["Loopback"]):
         for task in rest:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+
+
+@contextlib.contextmanager
+def _closing_clients() -> Iterator[None]:
+    """What a command leaves open ends with its process; here it ends with the block."""
+    made: list[httpx.Client] = []
+
+    def noted(*args: Any, **more: Any) -> httpx.Client:
+        made.append(_CLIENT(*args, **more))
+        return made[-1]
+
+    with planted(httpx, "Client", noted):
+        try:
+            yield
+        finally:
+            for each in made:
+                each.close()
 
 
 @contextlib.contextmanager

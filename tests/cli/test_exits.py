@@ -1,0 +1,95 @@
+"""Every exit code of the contract, reached by a command line against a real control plane on loopback."""
+
+import pathlib
+from collections.abc import Callable, Iterator, Mapping
+
+import pytest
+
+from llmgw.cli import following
+from llmgw.cli.doing import status
+from llmgw.cli.exits import Exit
+from tests.lab.guards import catalog
+from tests.support.loopback import Loopback, Ran
+
+STANDS = catalog("a", "b")
+MORE = catalog("a", "b", "c")
+TOO_MUCH = {**STANDS, **catalog("big", big="scaling: {min: 9, max: 9}\n")}
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loopback]:
+    """One node of four cards, on which two models run."""
+    with Loopback(tmp_path_factory.mktemp("exits"), {"n0": 4}) as made:
+        assert made.cli("apply", str(made.write(STANDS)), "--yes").code == Exit.DONE
+        yield made
+
+
+def ctrl_c(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def broken(*_: object) -> None:
+    raise ZeroDivisionError
+
+
+Story = Callable[[Loopback, pytest.MonkeyPatch], Ran]
+
+
+def _applied(files: Mapping[str, str], *words: str) -> Story:
+    return lambda lab, _: lab.cli("apply", str(lab.write(files)), *words)
+
+
+def _planned(files: Mapping[str, str], *words: str) -> Story:
+    return lambda lab, _: lab.cli("plan", str(lab.write(files)), *words)
+
+
+def _unreachable(lab: Loopback, _: pytest.MonkeyPatch) -> Ran:
+    with Loopback(lab.directory / "gone", {}) as gone:
+        pass
+    return gone.cli("status")
+
+
+def _not_allowed(lab: Loopback, _: pytest.MonkeyPatch) -> Ran:
+    with Loopback(lab.directory / "locked", {}, tokens=True) as locked:
+        return locked.cli("status")
+
+
+def _bug(lab: Loopback, patch: pytest.MonkeyPatch) -> Ran:
+    patch.setattr(status, "run", broken)
+    ran = lab.cli("status")
+    pathlib.Path(ran.err.rsplit(" ", 1)[-1].strip()).unlink()
+    return ran
+
+
+def _interrupted(lab: Loopback, patch: pytest.MonkeyPatch) -> Ran:
+    patch.setattr(following._Follower, "_tell_events", ctrl_c)
+    return lab.cli("apply", str(lab.write(TOO_MUCH)), "--yes")
+
+
+REACHED: Mapping[Exit, tuple[Story, str]] = {
+    Exit.DONE: (lambda lab, _: lab.cli("status"), "models 2/2 as wanted"),
+    Exit.FAILED: (lambda lab, _: lab.cli("history", "show", "99"), "cannot read revision 99"),
+    Exit.CHANGES: (_planned(MORE, "--detailed-exitcode"), "1 to add"),
+    Exit.INVALID: (_planned({"x.yaml": "kind: model\n"}), "error"),
+    Exit.BLOCKED: (_applied(catalog(), "--yes"), "--allow-empty"),
+    Exit.STALE: (_applied(MORE, "--expect", "p-000000"), "Nothing was changed"),
+    Exit.DECLINED: (_applied(MORE), "there is no terminal"),
+    Exit.FAIL_ON: (_planned(TOO_MUCH, "--fail-on", "unplaced"), "cannot be placed"),
+    Exit.USAGE: (lambda lab, _: lab.cli("plan", "--detialed-exitcode"), "No such option"),
+    Exit.UNREACHABLE: (_unreachable, "refused"),
+    Exit.BUG: (_bug, "this is a bug in llmgw"),
+    Exit.NOT_ALLOWED: (_not_allowed, "token"),
+    Exit.INTERRUPTED: (_interrupted, "Detached; the work goes on. Follow: llmgw apply --attach 2"),
+    Exit.TIMEOUT: (lambda lab, _: lab.cli("apply", "--attach", "--timeout", "100ms"), "the work goes on"),
+}
+"""Code → how it is reached, and what is said then. The last two leave the fleet at work."""
+
+
+def test_every_code_of_the_contract_is_reached(lab: Loopback) -> None:
+    """One table: no code without a way to it, and none means two things."""
+    assert set(REACHED) == set(Exit)
+    for code, (story, said) in REACHED.items():
+        with pytest.MonkeyPatch.context() as patch:
+            ran = story(lab, patch)
+        assert ran.code == code, f"{code.name}: {ran}"
+        assert said in f"{ran.out}{ran.err}", f"{code.name}: {ran}"
