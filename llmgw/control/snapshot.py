@@ -21,6 +21,7 @@ from llmgw.planning.guards import Limits
 
 KIND = "llmgw.fleet"
 VERSION = "1.0"
+ANEW = "llmgw fleet export"
 _PAIRS = "pairs"
 _WORDS = frozenset({"reason", "because", "said", "path", "instance", "warnings", "env", "why"})
 """Keys whose text people or engines wrote: it may name anything."""
@@ -41,15 +42,14 @@ _SNAPSHOT = pydantic.TypeAdapter(Snapshot)
 
 def dump(snapshot: Snapshot, *, redact: bool = False) -> str:
     """The file's text."""
-    bare = dataclasses.replace(
-        snapshot.given, desired=dataclasses.replace(snapshot.given.desired, catalog=None)
-    )
+    given = (_nameless(snapshot) if redact else snapshot).given
+    bare = dataclasses.replace(given, desired=dataclasses.replace(given.desired, catalog=None))
     whole = _SNAPSHOT.dump_python(dataclasses.replace(snapshot, given=bare))
     found = _plain(whole)
     if redact:
-        found = {**_redacted(found, snapshot), "files": found["files"]}
+        found = {**_redacted(found, snapshot.given), "files": found["files"]}
     document = {"kind": KIND, "format_version": VERSION, "redacted": redact, **found}
-    return json.dumps(document, indent=1, sort_keys=True, default=str) + "\n"
+    return json.dumps(document, indent=1, default=str) + "\n"
 
 
 def read(text: str, name: str) -> Snapshot:
@@ -57,7 +57,7 @@ def read(text: str, name: str) -> Snapshot:
     try:
         document = json.loads(text)
         if document.get("kind") != KIND:
-            raise Failed(f"cannot plan against {name}: it is no fleet export", help="llmgw fleet export")
+            raise Failed(f"cannot plan against {name}: it is no fleet export", help=ANEW)
         if str(document.get("format_version", "")).partition(".")[0] != VERSION.partition(".")[0]:
             raise Failed(
                 f"cannot plan against {name}: its format is {document.get('format_version')}, this llmgw"
@@ -66,9 +66,12 @@ def read(text: str, name: str) -> Snapshot:
             )
         found = _SNAPSHOT.validate_python(_keyed(document))
         catalog = load_files({file: data.encode() for file, data in found.files.items()})
+    except pydantic.ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise Failed(f"cannot plan against {name}: {where}: {first['msg'].lower()}", help=ANEW) from error
     except (ValueError, AttributeError, TypeError, CatalogInvalid) as error:
-        first = str(error).partition("\n")[0]
-        raise Failed(f"cannot plan against {name}: {first}", help="llmgw fleet export") from error
+        raise Failed(f"cannot plan against {name}: {str(error).partition(chr(10))[0]}", help=ANEW) from error
     desired = dataclasses.replace(found.given.desired, catalog=catalog if found.files else None)
     return dataclasses.replace(found, given=dataclasses.replace(found.given, desired=desired))
 
@@ -99,41 +102,61 @@ def _key(value: Any) -> Any:
     return tuple(map(_key, value)) if isinstance(value, list) else value
 
 
-def _redacted(document: dict[str, Any], snapshot: Snapshot) -> dict[str, Any]:
-    """Every name of a machine, an address, a card or a gateway as a number, and no free text."""
-    names = _pseudonyms(snapshot.given)
-    pattern = re.compile(
-        "|".join(rf"(?<![\w.-]){re.escape(name)}(?![\w-])" for name in sorted(names, key=len, reverse=True))
-        or r"(?!)"
+def _nameless(snapshot: Snapshot) -> Snapshot:
+    """Without what people call machines, and without their reasons: those words may be any."""
+    desired, fleet = snapshot.given.desired, snapshot.given.fleet
+    numbers = {node: f"node-{number:04}" for number, node in enumerate(_in_order(snapshot.given), 1)}
+    nodes = {
+        node: dataclasses.replace(known, info=dataclasses.replace(known.info, name=numbers[node]))
+        for node, known in fleet.nodes.items()
+    }
+    called = {node: numbers.get(node, "silent") for node in fleet.called}
+    fleet = dataclasses.replace(fleet, nodes=nodes, called=called)
+    marks = dataclasses.replace(
+        desired.marks,
+        **{
+            name: dict.fromkeys(getattr(desired.marks, name), "")
+            for name in ("cordoned", "draining", "paused")
+        },
     )
+    desired = dataclasses.replace(desired, marks=marks)
+    given = dataclasses.replace(snapshot.given, fleet=fleet, desired=desired)
+    return dataclasses.replace(snapshot, given=given)
+
+
+def _in_order(given: Given) -> list[str]:
+    """Ids of nodes by their names, so that ties are broken as they were."""
+    return sorted(given.fleet.nodes, key=lambda node: given.fleet.nodes[node].info.name)
+
+
+def _redacted(document: dict[str, Any], given: Given) -> dict[str, Any]:
+    """Every id of a machine, address, card and gateway as a number, and no free text."""
+    names = _pseudonyms(given)
+    words = sorted(names, key=len, reverse=True)
+    found = "|".join(rf"(?<![\w.-]){re.escape(word)}(?![\w-])" for word in words)
+    pattern = re.compile(found or r"(?!)")
 
     def hide(value: Any, key: str = "") -> Any:
         if isinstance(value, dict):
-            return {hide(name): hide(each, name) for name, each in value.items()}
+            return {names.get(name, name): hide(each, name) for name, each in value.items()}
         if isinstance(value, list):
             return [] if key in _WORDS else [hide(each) for each in value]
         if not isinstance(value, str):
             return value
         return "" if key in _WORDS else pattern.sub(lambda match: names[match[0]], value)
 
-    hidden = hide(document)
+    hidden: dict[str, Any] = hide(document)
     said, by, _ = hidden["given"]["applied"].partition(" by ")
     hidden["given"]["applied"] = f"{said})" if by else said
-    assert isinstance(hidden, dict)
     return hidden
 
 
 def _pseudonyms(given: Given) -> dict[str, str]:
     found: dict[str, str] = {}
-    nodes = sorted(given.fleet.nodes.values(), key=lambda node: node.info.name)
-    for number, node in enumerate(nodes, 1):
-        info = node.info
-        found |= {
-            info.id: f"node-{number}",
-            info.name: f"node-{number}",
-            info.address: f"10.0.0.{number % 255}",
-        }
-        found |= {gpu.uuid: f"node-{number}-gpu-{index}" for index, gpu in enumerate(info.gpus or ())}
+    for number, node in enumerate(_in_order(given), 1):
+        info = given.fleet.nodes[node].info
+        found |= {node: f"node-{number:04}", info.address: f"10.0.{number // 250}.{number % 250}"}
+        found |= {gpu.uuid: f"node-{number:04}-gpu-{index}" for index, gpu in enumerate(info.gpus or ())}
     silent = sorted(given.fleet.roster - given.fleet.nodes.keys())
     found |= {name: f"silent-{number}" for number, name in enumerate(silent, 1)}
     found |= {name: f"gateway-{number}" for number, name in enumerate(sorted(given.fleet.gateways), 1)}
