@@ -224,6 +224,8 @@ class Race:
                 answers.append(0)
             except Stale as stale:
                 answers.append(STALE if "not in yours" in stale.said else -1)
+            finally:
+                client._http.close()
 
         threads = [threading.Thread(target=post, args=(path,)) for path in paths]
         for thread in threads:
@@ -254,14 +256,17 @@ def must(ran: Ran, code: int, *words: str) -> None:
         assert each in said, f"{each!r} is not in:\n{said}"
 
 
-def play(directory: pathlib.Path, rounds: int, seed: int) -> tuple[str, Mapping[str, int]]:
+def play(
+    directory: pathlib.Path, rounds: int, seed: int, only: Sequence[str] = ()
+) -> tuple[str, Mapping[str, int]]:
     """So many rounds. Returns what failed, or nothing, and what took effect how often."""
+    usual = [step for step in ROUNDS if not only or step.__name__ in only]
     chance = random.Random(seed)
     with Loopback(directory, CARDS, limits=Limits(share=1.0)) as lab:
         race = Race(lab, chance)
         race.settle(race.stands)
         for number in range(rounds):
-            step = RARE if number % 20 == 10 else ROUNDS[number % len(ROUNDS)]
+            step = RARE if number % 20 == 10 else usual[number % len(usual)]
             try:
                 step(race)
             except AssertionError as error:
@@ -274,15 +279,17 @@ def run(argv: Sequence[str]) -> Outcome:
     parser = argparse.ArgumentParser(prog="python -m tests.lab plan-race", description=__doc__)
     parser.add_argument("--n", type=int, default=200, help="rounds")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", choices=[step.__name__ for step in ROUNDS], action="append", default=[])
     parser.add_argument("--mutant", choices=sorted(MUTANTS), help="with this bug planted")
     options = parser.parse_args(argv)
     with tempfile.TemporaryDirectory(prefix="llmgw-lab-") as directory, contextlib.ExitStack() as stack:
         for target, name, wrong in MUTANTS.get(options.mutant, ()):
             stack.enter_context(planted(target, name, wrong))
-        failed, took = play(pathlib.Path(directory), options.n, options.seed)
+        failed, took = play(pathlib.Path(directory), options.n, options.seed, options.only)
     if failed:
         print(failed, file=sys.stderr)
-    effects = dict.fromkeys([*(step.__name__ for step in ROUNDS[1:]), "again_is_nothing", "refused"], 0)
+    meant = [step.__name__ for step in ROUNDS[1:] if not options.only or step.__name__ in options.only]
+    effects = dict.fromkeys(meant if options.only else [*meant, "again_is_nothing", "refused"], 0)
     if options.n > 10:
         effects[RARE.__name__] = 0
     return Outcome(not failed, {**effects, **took}, {"rounds": options.n}, failed.partition("\n")[0])
