@@ -1,8 +1,9 @@
 """What is written under `args` and `env` against what an engine sees: `python -m tests.lab args`.
 
-Each text goes the whole way: YAML, the catalog's checks, the wire, the engine's adapter, the agent's own
-launch (by itself and through the shell that enters a cgroup), and a process that notes its argv and its
-environment. They must be, byte for byte, what the adapter built and what was written. Texts that an engine
+Each text goes the whole way: YAML, the control plane's checks, its plan and its apply, the wire, the engine's
+adapter, the agent's own launch (by itself and through the shell that enters a cgroup), and a process that notes
+its argv and its environment. The argv must be, byte for byte, what the plan listed before (`plan --explain`
+prints it), where only the weights and the program have other names, and what was written. Texts that an engine
 would read as a flag, and llmgw's own flags in every spelling of them, must be refused before any of that.
 """
 
@@ -15,20 +16,27 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+import httpx
+
 from llmgw.agent import process
 from llmgw.agent.marks import Identity
 from llmgw.catalog.engine_facts import FACTS, EngineFacts
 from llmgw.catalog.load import check
 from llmgw.catalog.model import Profile
-from llmgw.catalog.sources import parse
 from llmgw.engines.registry import ADAPTERS
-from llmgw.fleet.shard import Peer, ShardSpec
+from llmgw.fleet import events
+from llmgw.fleet.node import NodeInfo
+from llmgw.fleet.shard import ShardSpec
+from llmgw.planning.actions import Assign
 from llmgw.wire import messages
+from tests.control.plane import Plane
 from tests.lab.command import Outcome
 from tests.support.waiting import wait_for
 
 TEXTS_AT_LEAST = 320
 FLAG, LIST, VARIABLE = "chat-template", "stop-words", "NOTE"
+WEIGHTS = "/weights"
+MODEL = "kind: model\nname: m\nsource: file:///w\nprofiles: [p]\n"
 NOTER = """#!/bin/sh
 printf '%s\\0' "$@" >"$0.argv"
 env -0 >"$0.env.part" && mv "$0.env.part" "$0.env"
@@ -123,6 +131,28 @@ def profile_with(engine: str, text: str) -> Profile | None:
     return None if checked.catalog is None else checked.catalog.profiles["p"]
 
 
+def plan_and_apply(directory: pathlib.Path, engine: str, text: str) -> tuple[list[str], ShardSpec] | None:
+    """The command line that a plan lists for a model with this profile, and the shard that its apply assigns.
+
+    None where the control plane refuses to plan it.
+    """
+    arguments = {FLAG: text, LIST: [text, "after", text]}
+    profile = document(engine, args=arguments, env={VARIABLE: text}).decode()
+    body = {"files": {"m.yaml": MODEL, "p.yaml": profile}}
+    with tempfile.TemporaryDirectory(dir=directory) as state:
+        plane = Plane(pathlib.Path(state))
+        plane.hears(events.Registered(NodeInfo("n0", "n0", engines=None)))
+        status, plan = plane.call("POST", "/v1/plan", body)
+        if status != httpx.codes.OK:
+            return None
+        [row] = [row for row in plan["rows"] if row["symbol"] == "+"]
+        [words] = row["commands"]
+        plane.call("POST", "/v1/apply", {**body, "expect": plan["digest"]})
+        plane.loop.decide()
+    [spec] = [action.spec for action in plane.sent if isinstance(action, Assign)]
+    return words, spec
+
+
 class Seen:
     """What the noting engine sees of a profile."""
 
@@ -138,18 +168,15 @@ class Seen:
 
     def differs(self, text: str, *, in_group: bool) -> Iterator[str]:
         """In what the process saw something else than was built, or than was written."""
-        profile = profile_with(self._engine, text)
-        if profile is None:
+        planned = plan_and_apply(self._directory, self._engine, text)
+        if planned is None:
             yield "it is refused"
             return
-        spec = carried(
-            ShardSpec("m/abcd", "m", 0, "g", profile, parse("file:///w"), (Peer(0, "n", "127.0.0.1", 20000),))
-        )
-        line = ADAPTERS[self._engine].command(spec, "/weights", str(self._program))
+        words, spec = planned
+        line = ADAPTERS[self._engine].command(carried(spec), WEIGHTS, str(self._program))
         argv, environment = self._launched(line, in_group=in_group)
-        if argv != [word.encode() for word in line.argv[1:]]:
-            yield f"built {line.argv[1:]}, seen {argv}"
-        words = list(line.argv)
+        if argv != [(WEIGHTS if word == "WEIGHTS" else word).encode() for word in words[1:]]:
+            yield f"the plan listed {words[1:]}, seen {argv}"
         if words[words.index(f"--{FLAG}") + 1] != text:
             yield "the flag has another value"
         at = words.index(f"--{LIST}")
