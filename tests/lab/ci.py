@@ -155,7 +155,7 @@ def start(tour: Tour) -> None:
     tour.push("main", "a catalog")
     tour.running["control"] = stage.control()
     tour.running["agent"] = stage.agent("node")
-    wait_for(lambda: '"Ready"' in stage.cli("nodes", "-o", "json").stdout, "the node registers", within=20.0)
+    wait_for(lambda: '"Ready"' in stage.cli("nodes", "-o", "json").stdout, "the node registers", within=60.0)
     done = stage.cli("apply", "catalog", "--yes", within=60.0)
     must(done.returncode == 0, f"apply: {done.stdout}{done.stderr}")
     tour.snapshot()
