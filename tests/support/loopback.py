@@ -14,8 +14,6 @@ from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any
 
-import httpx
-
 from llmgw.agent.connection import Link
 from llmgw.cli.client import Client
 from llmgw.cli.main import run as llmgw
@@ -34,7 +32,6 @@ from llmgw.wire.session import Command
 from tests.support.waiting import wait_for
 
 FAST = Timers(min_ready=0.0, stop_grace=0.1, place_grace=1.0, lost_grace=1.0, unreachable=1.5)
-_CLIENT = httpx.Client
 SOON = Backoff(base=0.01, cap=0.1, share=0.5)
 
 
@@ -180,7 +177,7 @@ class Loopback(contextlib.AbstractContextManager["Loopback"]):
     def cli(self, *words: str) -> Ran:
         """One command, as `llmgw` runs it."""
         out, err = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), _closing_clients():
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             code = llmgw([*words, "--server", f"127.0.0.1:{self.port}"])
         return Ran(code, out.getvalue(), err.getvalue())
 
@@ -218,23 +215,6 @@ class Loopback(contextlib.AbstractContextManager["Loopback"]):
         for task in rest:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
-
-
-@contextlib.contextmanager
-def _closing_clients() -> Iterator[None]:
-    """What a command leaves open ends with its process; here it ends with the block."""
-    made: list[httpx.Client] = []
-
-    def noted(*args: Any, **more: Any) -> httpx.Client:
-        made.append(_CLIENT(*args, **more))
-        return made[-1]
-
-    with planted(httpx, "Client", noted):
-        try:
-            yield
-        finally:
-            for each in made:
-                each.close()
 
 
 @contextlib.contextmanager
