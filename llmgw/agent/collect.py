@@ -10,7 +10,8 @@ import dataclasses
 import fcntl
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Sequence
+from typing import Protocol
 
 from llmgw.agent import confine
 from llmgw.agent.cache import NAME, Cache, describe
@@ -37,6 +38,49 @@ class Outcome:
 
 class Refusal(Exception):
     """Why an entry stays."""
+
+
+class Status(Protocol):
+    """What is asked of a file's status."""
+
+    @property
+    def st_size(self) -> int: ...
+
+    @property
+    def st_mtime(self) -> float: ...
+
+    @property
+    def st_nlink(self) -> int: ...
+
+    @property
+    def st_uid(self) -> int: ...
+
+
+class Seen(Protocol):
+    """A file of an entry, as `agent.confine` finds it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def regular(self) -> bool: ...
+
+    @property
+    def status(self) -> Status: ...
+
+
+def out_of_turn(
+    name: str, revision: int, newest: int, fetching: Container[str], needed: Container[str]
+) -> str:
+    """Why an entry stays whatever it looks like: its listing is old, or somebody here wants it; or empty.
+
+    `revision` is the catalog's that it was listed under, `newest` the newest that this node has seen.
+    """
+    if revision < newest:
+        return f"it was listed under catalog revision {revision}, this node has seen {newest}"
+    if name in fetching:
+        return "it is being fetched"
+    return "a shard of this node needs it" if name in needed else ""
 
 
 def collect_entry(cache: Cache, entry: CachedWeights) -> Outcome:
@@ -78,34 +122,39 @@ def _open_listed(cache: Cache, entry: CachedWeights, opened: contextlib.ExitStac
         except OSError as error:
             raise Refusal(f"{name[:12]}… is no directory of ours ({error.strerror})") from error
         seen.append(name)
-        if _measure(confine.walk(fd)) == (entry.size, entry.modified):
+        if measure(confine.walk(fd)) == (entry.size, entry.modified):
             return name, fd
     raise Refusal("it changed since it was listed" if seen else "it is not here any more")
 
 
-def _measure(found: Sequence[Found]) -> tuple[int, float]:
+def measure(found: Sequence[Seen]) -> tuple[int, float]:
+    """Bytes of an entry and its newest change: by these it is recognised again."""
     size = sum(each.status.st_size for each in found)
     return size, max((each.status.st_mtime for each in found), default=0.0)
 
 
 def _checked(fd: int, entry: CachedWeights) -> list[Found]:
     """The files of the entry, each proven ours. Raises Refusal."""
-    described = describe(fd)
-    if described is None or name_of(described.source) != entry.cache_name:
+    found = confine.walk(fd)
+    check(entry.cache_name, describe(fd), found, os.geteuid())
+    return found
+
+
+def check(name: str, described: Manifest | Note | None, found: Iterable[Seen], uid: int) -> None:
+    """Raise Refusal unless all of an entry is of our making: described as `name`, its files `found` ours alone."""
+    if described is None or name_of(described.source) != name:
         raise Refusal("it does not say of itself that llmgw fetched it")
     ours = _names(described)
-    found = confine.walk(fd)
     for each in found:
-        name = safe(each.name)[:80]
+        shown = safe(each.name)[:80]
         if each.name not in ours and not _temporary(each.name):
-            raise Refusal(f"it holds {name}, which llmgw did not fetch")
+            raise Refusal(f"it holds {shown}, which llmgw did not fetch")
         if not each.regular:
-            raise Refusal(f"its {name} is no regular file")
+            raise Refusal(f"its {shown} is no regular file")
         if each.status.st_nlink != 1:
-            raise Refusal(f"its {name} has {each.status.st_nlink} hard links: somebody else wants it")
-        if each.status.st_uid != os.geteuid():
-            raise Refusal(f"its {name} belongs to uid {each.status.st_uid}")
-    return found
+            raise Refusal(f"its {shown} has {each.status.st_nlink} hard links: somebody else wants it")
+        if each.status.st_uid != uid:
+            raise Refusal(f"its {shown} belongs to uid {each.status.st_uid}")
 
 
 def _names(described: Manifest | Note) -> frozenset[str]:

@@ -109,7 +109,7 @@ async def fetch_file(fetching: Fetching, remote: Remote) -> None:
     """Bring `remote` into the partial, proven and synced. Raises Trouble; OSError of the disk."""
     partial = fetching.partial
     have = partial.have(remote.name, checked=remote.wanted.checked)
-    if remote.wanted.checked and have.size and have.size == (remote.size or have.total):
+    if all_here(have, remote):
         return await _prove(fetching, remote, resumed=True)
     if answer.resumable(have):
         await _digests(fetching, remote, have.size)
@@ -260,7 +260,7 @@ async def _prove(fetching: Fetching, remote: Remote, *, resumed: bool) -> None:
     """Compare digests and finish the file, or remove it and say both digests."""
     size = fetching.partial.path(remote.name).stat().st_size
     digests = await _digests(fetching, remote, size)
-    wrong = _wrong(remote, digests)
+    wrong = fault_of(remote, digests)
     if wrong:
         fetching.partial.void(remote.name)
         # What was here before may have been the wrong part: the whole file deserves one more try.
@@ -268,7 +268,13 @@ async def _prove(fetching: Fetching, remote: Remote, *, resumed: bool) -> None:
     fetching.partial.finish(remote.name, digests.size, digests.sha256())
 
 
-def _wrong(remote: Remote, digests: Digests) -> str:
+def all_here(have: Have, remote: Remote) -> bool:
+    """Whether nothing is left to ask for: a digest will decide."""
+    return remote.wanted.checked and have.size > 0 and have.size == (remote.size or have.total)
+
+
+def fault_of(remote: Remote, digests: Digests) -> str:
+    """Why bytes with these digests are not the file; empty = nothing says that they are not."""
     if remote.size is not None and digests.size != remote.size:
         return f"has {digests.size} bytes, the listing says {remote.size}"
     if remote.sha256 and digests.sha256() != remote.sha256:

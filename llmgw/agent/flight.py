@@ -13,7 +13,7 @@ from llmgw.agent import manifest, space
 from llmgw.agent.cache import shown
 from llmgw.agent.fetch import Fetching, Limits, Remote, Trouble, fetch_file, make_client
 from llmgw.agent.hub import Contents, contents
-from llmgw.agent.manifest import Manifest
+from llmgw.agent.manifest import FileRecord, Manifest
 from llmgw.agent.meter import Meter
 from llmgw.agent.partial import Partial
 from llmgw.catalog.hub import Hub
@@ -143,10 +143,15 @@ def _settled(partial: Partial, remote: Remote) -> bool:
     record = partial.done(remote.name)
     if record is None:
         return False
-    fits = remote.size in (None, record.size) and remote.sha256 in ("", record.sha256)
+    fits = is_still(record, remote)
     if not fits:
         partial.void(remote.name)
     return fits
+
+
+def is_still(record: FileRecord, remote: Remote) -> bool:
+    """Whether what was finished is the file that is listed now."""
+    return remote.size in (None, record.size) and remote.sha256 in ("", record.sha256)
 
 
 def _here(partial: Partial, remote: Remote) -> int:

@@ -105,8 +105,13 @@ def lacking(directory: pathlib.Path, manifest: Manifest) -> str:
             found = (directory / FILES / record.name).lstat()
         except OSError as error:
             return f"{record.name} cannot be read ({error.strerror})"
-        if not stat.S_ISREG(found.st_mode):
-            return f"{record.name} is no regular file"
-        if found.st_size != record.size:
-            return f"{record.name} has {found.st_size} bytes, {record.size} were fetched"
+        if flaw := flaw_of(record, found.st_size if stat.S_ISREG(found.st_mode) else None):
+            return flaw
     return ""
+
+
+def flaw_of(record: FileRecord, size: int | None) -> str:
+    """Why a file of `size` bytes (None = it is no regular one) is not what was recorded; empty = it is."""
+    if size is None:
+        return f"{record.name} is no regular file"
+    return "" if size == record.size else f"{record.name} has {size} bytes, {record.size} were fetched"

@@ -61,6 +61,25 @@ def parse_note(data: bytes) -> Note | None:
     return note if note.format == manifest.FORMAT else None
 
 
+def built_on(noted: FileNote | None, size: int | None, *, checked: bool, boot: str) -> Have:
+    """What of a file that has `size` bytes now (None = it is none) the rest can be added to.
+
+    Bytes from before a reboot count only where a digest will prove them: they may be holes.
+    """
+    if noted is None or size is None or not (checked or noted.boot == boot):
+        return Have()
+    if noted.total is not None and size > noted.total:
+        return Have()
+    return Have(size, noted.etag, noted.total)
+
+
+def finished(name: str, noted: FileNote | None, size: int) -> FileRecord | None:
+    """The record of a file of `size` bytes that was noted as whole; None where it is not, or no longer."""
+    if noted is None or not noted.sha256 or noted.total is None or size != noted.total:
+        return None
+    return FileRecord(name=name, size=noted.total, sha256=noted.sha256)
+
+
 class Digests:
     """The digests of the first `size` bytes of a file, and the way to go on."""
 
@@ -127,25 +146,17 @@ class Partial:
         return self.directory / FILES / name
 
     def have(self, name: str, *, checked: bool) -> Have:
-        """What can be built on. Bytes from before a reboot count only where a digest will prove them."""
-        noted = self._note.files.get(name)
-        if noted is None or not (checked or noted.boot == self._boot):
-            return Have()
+        """What can be built on."""
         try:
             status = self.path(name).lstat()
         except FileNotFoundError:
             return Have()
-        if not stat.S_ISREG(status.st_mode) or status.st_size > (noted.total or status.st_size):
-            return Have()
-        return Have(status.st_size, noted.etag, noted.total)
+        size = status.st_size if stat.S_ISREG(status.st_mode) else None
+        return built_on(self._note.files.get(name), size, checked=checked, boot=self._boot)
 
     def done(self, name: str) -> FileRecord | None:
         """The record of a file that is whole, checked and synced already."""
-        noted = self._note.files.get(name)
-        if noted is None or not noted.sha256 or noted.total is None:
-            return None
-        record = FileRecord(name=name, size=noted.total, sha256=noted.sha256)
-        return record if self.have(name, checked=True).size == noted.total else None
+        return finished(name, self._note.files.get(name), self.have(name, checked=True).size)
 
     def expect(self, names: tuple[str, ...]) -> None:
         """Note files before they exist: nothing stands here that the note does not know."""
@@ -253,11 +264,12 @@ def _read_note(directory: pathlib.Path, source: str) -> Note:
     try:
         note = parse_note(manifest.read_small(directory / NOTE))
     except OSError:
-        note = _note_of(manifest.read(directory))
+        note = note_of(manifest.read(directory))
     return note if note is not None and note.source == source else Note(source=source)
 
 
-def _note_of(found: Manifest | None) -> Note | None:
+def note_of(found: Manifest | None) -> Note | None:
+    """What a manifest tells that a note would: every file of it was finished."""
     if found is None:
         return None
     files = {each.name: FileNote(total=each.size, sha256=each.sha256) for each in found.files}

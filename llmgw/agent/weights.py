@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 
 from llmgw.agent.aside import run_aside
 from llmgw.agent.cache import Cache
-from llmgw.agent.collect import Outcome, collect_entry
+from llmgw.agent.collect import Outcome, collect_entry, out_of_turn
 from llmgw.agent.fetch import Limits
 from llmgw.agent.flight import Job, fly
 from llmgw.agent.meter import Meter
@@ -102,22 +102,14 @@ class Weights:
             self._asked.clear()
             outcomes = []
             for entry in entries:
-                refusal = self._refusal(entry.cache_name, revision, newest_revision, in_use)
+                needed = {*in_use, *self._asked}
+                refusal = out_of_turn(entry.cache_name, revision, newest_revision, self._flights, needed)
                 outcomes.append(
                     Outcome(safe(entry.cache_name)[:80], removed=False, said=refusal)
                     if refusal
                     else await self._remove(entry)
                 )
             return tuple(outcomes)
-
-    def _refusal(self, name: str, revision: int, newest: int, in_use: Collection[str]) -> str:
-        if revision < newest:
-            return f"it was listed under catalog revision {revision}, this node has seen {newest}"
-        if name in self._flights:
-            return "it is being fetched"
-        if name in in_use or name in self._asked:
-            return "a shard of this node needs it"
-        return ""
 
     async def _remove(self, entry: CachedWeights) -> Outcome:
         gone = asyncio.Event()

@@ -131,7 +131,7 @@ def test_what_is_not_only_ours_stays(
     cache = Cache(tmp_path)
     with contextlib.ExitStack() as opened:
         fd = opened.enter_context(collect.confine.opened_below(cache.fd, path.name))
-        size, modified = collect._measure(collect.confine.walk(fd))
+        size, modified = collect.measure(collect.confine.walk(fd))
     before = sorted(str(each) for each in tmp_path.rglob("*"))
     _refused(collect_entry(cache, CachedWeights(path.name, "", size, modified)), said)
     assert sorted(str(each) for each in tmp_path.rglob("*")) == before
