@@ -1,0 +1,222 @@
+"""An apply on the screen: its price, its files, what moves while it goes on, and how that reads afterwards."""
+
+import dataclasses
+import io
+import json
+import pathlib
+from collections.abc import Iterator
+
+import pytest
+
+from llmgw.cli.doing.apply import cost
+from llmgw.cli.doing.history import history_lines
+from llmgw.cli.exits import Exit
+from llmgw.cli.live import Plain, region
+from llmgw.cli.moving import MOST, Estimates, failure_hint, moving, worth_a_line
+from llmgw.cli.saved import load, save
+from llmgw.cli.uploads import upload_of
+from llmgw.errors import CatalogInvalid, Failed
+from llmgw.fleet.shard import Progress
+from llmgw.planning.costs import Timing
+from llmgw.planning.plan import Plan, Service, digest_of
+from llmgw.planning.rows import Row
+from llmgw.planning.screen import ReplicaRow
+from tests.control.plane import files
+from tests.lab.guards import catalog
+from tests.support.loopback import Loopback
+
+
+def row(symbol: str, model: str, **more: object) -> Row:
+    return Row(symbol, model, "code", "said", **more)  # type: ignore[arg-type]
+
+
+def plan(*rows: Row, service: tuple[Service, ...] = ()) -> Plan:
+    return Plan("d" * 64, 1, rows, service)
+
+
+def test_the_price_of_a_plan() -> None:
+    """What starts, is replaced and stops, what is fetched, and who has fewer ready on the way."""
+    rows = (row("+", "a", fetch=65_500_000_000), row("+", "b", fetch=None), row("-/+", "c"), row("-", "d"))
+    service = (Service("c", 2, 1, 2), Service("d", 1, 0, 0), Service("e", 1, 1, 1))
+    assert cost(plan(*rows, service=service)) == (
+        "It starts 2 replicas, replaces 1 replica, stops 1 replica, fetches 65.5 GB and 1 of unknown size;"
+        " on the way c from 2 to 1 ready, d from 1 to 0 ready."
+    )
+    assert cost(plan(row("~", "a"))) == "It starts and stops nothing."
+    many = tuple(Service(name, 1, 0, 1) for name in "abcde")
+    assert cost(plan(service=many)).endswith("c from 1 to 0 ready, 2 more.")
+
+
+def test_what_moves_is_a_few_lines_with_their_estimates() -> None:
+    """What rests is left out, ten lines at most, untrusted names do no harm."""
+    estimates = Estimates(plan(row("+", "a", nodes=("n0",), starting=Timing(160.0, "guess"))))
+    rows = [
+        ReplicaRow("a/ab", "a", "Starting", 0, 1, ("n0",), age=62.0, detail="0 of 1 ranks started"),
+        ReplicaRow("a/cd", "a", "Starting", 0, 1, ("n1",), age=1.0),
+        ReplicaRow("b/x", "b", "Fetching", 0, 1, ("n0", "n1", "n2"), progress=Progress("c", 5, 10, 0, 0.0)),
+        ReplicaRow("c/x", "c", "Ready", 1, 1, ("n0",)),
+        ReplicaRow("\x1b[2J", "d", "Pending", 0, 1, detail="fits nowhere"),
+    ]
+    lines = moving(rows, estimates)
+    assert lines[0] == "  a/ab  Starting  n0       0 of 1 ranks started  1m2s, about 2m40s planned in all"
+    assert lines[1] == "  a/cd  Starting  n1"
+    assert lines[2].startswith("  b/x   Fetching  n0,n1 …  5 B of 10 B  50 %")
+    assert "\x1b" not in lines[3]
+    assert len(lines) == 4
+    crowd = [ReplicaRow(f"a/{n}", "a", "Draining", 1, 1) for n in range(MOST + 3)]
+    assert moving(crowd, estimates)[MOST:] == ["  and 3 more"]
+
+
+def test_what_was_planned_stands_beside_what_it_took() -> None:
+    """Where there was an estimate, once, at the end of the start."""
+    estimates = Estimates(
+        plan(row("+", "a", nodes=("n0",), starting=Timing(170.0, "measured: 170s, 5 times")))
+    )
+    assert estimates.beside("a/ab", "rank 0 started", 10.0) == ""
+    assert estimates.beside("a/ab", "rank 0 ready", 161.0) == "  after 2m41s (planned 2m50s)"
+    assert estimates.beside("a/cd", "rank 0 ready", 161.0) == ""
+    assert Estimates(None).beside("a/ab", "rank 0 ready", 1.0) == ""
+
+
+def test_which_events_are_worth_a_line_beside_a_region() -> None:
+    """Ends and alarms; orders and steps are in the region already."""
+
+    def entry(kind: str, said: str) -> dict[str, str]:
+        return {"kind": kind, "said": said, "about": "a/ab"}
+
+    shown = [
+        worth_a_line(entry("shard", said)) for said in ("rank 0 ready", "rank 0 starting", "rank 1 failed: x")
+    ]
+    assert shown == [True, False, True]
+    assert worth_a_line(entry("alarm", "anything"))
+    assert not worth_a_line(entry("action", "assign rank 0"))
+    assert "llmgw logs a/ab" in failure_hint(entry("shard", "rank 0 failed: exit 1"))
+    assert not failure_hint(entry("shard", "rank 0 ready"))
+
+
+def test_without_a_terminal_what_has_not_moved_is_not_said_again(capsys: pytest.CaptureFixture[str]) -> None:
+    """Plain lines on stderr."""
+    with region(io.StringIO()) as shown:
+        assert isinstance(shown, Plain)
+        for lines in (["  a", "  b"], ["  a", "  c"], ["  a", "  c"]):
+            shown.draw(lines)
+        shown.say("done")
+    assert capsys.readouterr().err.split() == ["a", "b", "c", "done"]
+
+
+# --- saved plans ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loopback]:
+    """One node of four cards."""
+    with Loopback(tmp_path_factory.mktemp("applying"), {"n0": 4}) as made:
+        yield made
+
+
+def test_a_saved_plan_is_what_is_applied(lab: Loopback) -> None:
+    """Its own bytes, whatever the directory holds by then; an edited file is no plan; `show` reads it alone."""
+    root = lab.write(catalog("a", a="aliases: [chat]\n"))
+    path = lab.directory / "plan.json"
+    assert lab.cli("plan", str(root), "--save", str(path)).code == Exit.DONE
+    lab.write(catalog("b"))
+    shown = lab.cli("show", str(path))
+    assert "1 to add" in shown.out
+    done = lab.cli("apply", "--plan", str(path), "-m", "as saved")
+    assert done.code == Exit.DONE, done
+    assert "revision 1 stands" in done.err
+    assert "rank 0 ready" in done.err
+    assert [row["model"] for row in lab.client.get("/v1/models")] == ["a"]
+    document = json.loads(path.read_text())
+    document["rows"][0]["model"] = "z"
+    path.write_text(json.dumps(document))
+    edited = lab.cli("apply", "--plan", str(path))
+    assert edited.code == Exit.FAILED
+    assert "it was edited" in edited.err
+
+
+def test_history_reproduces_an_apply(lab: Loopback) -> None:
+    """Who, what, every action, and the very bytes; written nowhere over a file that is there."""
+    to = lab.directory / "again"
+    shown = lab.cli("history", "show", "1", "--to", str(to))
+    assert shown.code == Exit.DONE, shown
+    assert "as saved" in shown.out
+    assert "start rank 0 on n0" in shown.out
+    written = {path.name: path.read_text() for path in to.rglob("*.yaml")}
+    assert written == dict(catalog("a", a="aliases: [chat]\n"))
+    assert lab.cli("history", "show", "1", "--to", str(to)).code == Exit.FAILED
+    whole = json.loads(lab.cli("history", "show", "1", "-o", "json").out)
+    assert whole["kind"] == "llmgw.revision"
+    assert whole["revision"]["message"] == "as saved"
+    assert json.loads(lab.cli("history", "-o", "json").out)["revisions"][0]["number"] == 1
+
+
+def test_rollback_and_attach(lab: Loopback) -> None:
+    """The bytes before, as a revision of its own; an apply that is over is told from its record."""
+    root = lab.write(catalog("a", "b", a="aliases: [chat]\n"))
+    assert lab.cli("apply", str(root), "--yes").code == Exit.DONE
+    assert lab.cli("rollback").code == Exit.DECLINED
+    done = lab.cli("rollback", "--yes")
+    assert done.code == Exit.DONE, done
+    (newest, *_) = lab.client.get("/v1/history")
+    assert (newest["number"], newest["message"]) == (3, "rollback to revision 1")
+    followed = lab.cli("apply", "--attach")
+    assert followed.code == Exit.DONE
+    assert "rank 0 gone" in followed.err
+    over = lab.cli("apply", "--attach", "1")
+    assert over.code == Exit.DONE
+    assert "rank 0 ready" in over.err
+    assert lab.cli("rollback", "3", "--yes").err.startswith("revision 3 stands already: nothing to apply")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "it is no JSON"),
+        ("[]", "as a saved plan"),
+        ('{"kind": "llmgw.plan"}', "as a saved plan"),
+        ('{"kind": "llmgw.plan", "format_version": "2.0", "upload": {}}', "it is of format 2.0, not 1"),
+        ('{"kind": "llmgw.plan", "format_version": "1.9", "upload": {}}', "as a saved plan: "),
+    ],
+)
+def test_what_is_no_saved_plan(text: str, said: str, tmp_path: pathlib.Path) -> None:
+    """A sentence each, and no traceback."""
+    path = tmp_path / "plan.json"
+    path.write_text(text)
+    with pytest.raises(Failed) as refused:
+        load(path)
+    assert said in refused.value.said
+    with pytest.raises(Failed, match="No such file"):
+        load(tmp_path / "none.json")
+
+
+def test_a_saved_catalog_is_read_like_any_other(tmp_path: pathlib.Path) -> None:
+    """An unknown key of a later minor is no matter; bytes that are no catalog are."""
+    whole = files("qwen")
+    made = upload_of({name: text.encode() for name, text in whole.items()}, commit="3f2a91c")
+    path = tmp_path / "plan.json"
+    empty = plan()
+    save(path, dataclasses.replace(empty, digest=digest_of({}, "")), made)
+    document = {**json.loads(path.read_text()), "later": 1}
+    path.write_text(json.dumps(document))
+    found = load(path)
+    assert (dict(found.upload.files), found.upload.commit) == (whole, "3f2a91c")
+    document["upload"]["files"]["qwen.yaml"] = "kind: model\n"
+    path.write_text(json.dumps(document))
+    with pytest.raises(CatalogInvalid):
+        load(path)
+
+
+def test_history_is_a_table_of_text_that_does_no_harm() -> None:
+    """The one that stands has a star; control characters of a message are shown as such."""
+    base = {"at": "2026-01-01T00:00:00", "commit": "", "plan": "ab" * 32, "actions": 2, "result": "done"}
+    rows = [
+        {**base, "number": 2, "who": "", "message": "\x1b[31mred\nsecond line", "stands": True},
+        {**base, "number": 1, "who": "ada", "message": "", "stands": False, "result": ""},
+    ]
+    lines = history_lines(rows)
+    assert lines[1].startswith("2*        2026-01-01T00:00:00Z  ?    -       p-ababab  2        done")
+    assert "\x1b" not in lines[1]
+    assert "second" not in lines[1]
+    assert "not recorded" in lines[2]
+    assert history_lines([]) == ["No revision yet: llmgw apply"]
