@@ -24,6 +24,7 @@ from llmgw.catalog.diagnostics import Invalid
 from llmgw.catalog.documents import ORDER
 from llmgw.catalog.marks import Path
 from llmgw.catalog.tree import Tree
+from llmgw.catalog.unfolding import unfolded
 from llmgw.errors import Failed
 
 MODELINE = "# yaml-language-server: $schema="
@@ -60,7 +61,7 @@ def _parsed(name: str, data: bytes) -> Tree:
 
 
 def _laid_out(name: str, text: str) -> str:
-    text = _aligned(text)
+    text = _aligned(unfolded(text, [found.span() for found in _comments(text)]))
     lines, tree = text.splitlines(), build(name, text.encode())
     for path in _PARTS:
         lines = _in_order(lines, tree, path)
@@ -191,14 +192,19 @@ def _compare(before: Tree, after: Tree) -> None:
 def comments(data: bytes) -> Iterator[str]:
     """Every comment in `data`, without the white space at its end."""
     text = data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+    for found in _comments(text):
+        yield found[0].rstrip()
+
+
+def _comments(text: str) -> Iterator[re.Match[str]]:
+    """Every comment in `text`, with its place."""
     kept = list(text)
     for event in _scalars(text):
         start, end = event.start_mark.index, event.end_mark.index
         if event.style in ("|", ">"):
             start = text.find("\n", start)  # what follows the sign on its line may be a comment
         kept[start:end] = ("\n" if char == "\n" else "x" for char in text[start:end])
-    for found in _COMMENT.finditer("".join(kept)):
-        yield found[0].rstrip()
+    yield from _COMMENT.finditer("".join(kept))
 
 
 def _scalars(text: str) -> Iterator[Any]:

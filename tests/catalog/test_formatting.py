@@ -108,13 +108,53 @@ def test_what_is_no_yaml_is_refused(text: str) -> None:
         laid_out(text)
 
 
-@pytest.mark.parametrize(
-    "text", ["kind: model\nargs: {a: , b: 1}\n", "kind: model\nargs: {a: 1, # why\n  b: 1}\n"]
-)
+@pytest.mark.parametrize("text", ["kind: model\nargs: {a: , b: 1}\n", "kind: model\nargs: { # why\n  }\n"])
 def test_what_cannot_be_kept_is_refused(text: str) -> None:
     """Better no layout than a comment or a value lost."""
     with pytest.raises(Failed, match="cannot format x"):
         laid_out(text)
+
+
+BETWEEN = """\
+kind: model  # what
+scaling: {max: 4, # by day
+  # at night
+  min: 1 # the least
+  # no less
+  }  # bounds
+profiles: [a, # first
+  b]
+args: {c: {d: [1, # one
+  2]}, e: "x # y", f: 'two
+     lines', g: {h: 1}}
+"""
+AS_LINES = """\
+kind: model  # what
+profiles:
+  - a  # first
+  - b
+scaling:
+  # at night
+  min: 1  # the least
+  max: 4  # by day
+  # no less
+  # bounds
+args:
+  c:
+    d:
+      - 1  # one
+      - 2
+  e: "x # y"
+  f: 'two lines'
+  g: {h: 1}
+"""
+
+
+def test_comments_between_braces_become_lines() -> None:
+    """There each of them has its place; what has none inside stays between its braces."""
+    assert laid_out(BETWEEN) == AS_LINES
+    assert laid_out(AS_LINES) == AS_LINES
+    assert laid_out("{name: a, # short\n kind: model}\n") == "kind: model\nname: a  # short\n"
 
 
 WORDS = some.sampled_from(
@@ -160,6 +200,9 @@ def value(chance: random.Random, key: str, draw: some.DrawFn) -> list[str]:
             [f"{key}: {first}{after}"],
             [f"{key}:   [{first},{second}]{after}"],
             [f"{key}: {{min: {first}, kind: {second}}}{after}"],
+            [f"{key}: {{min: {first}, # {key}: inside", f"{inner}kind: {second}}}{after}"],
+            [f"{key}: {{  # {key}: begins", f"{inner}min: [{first}, # one", f"{inner}2],", f"{inner}# two", f"{inner}kind: {second} # last", f"{inner}}}"],
+            [f"{key}: [{first}, # {key}: inside", f"{inner}{{b: {second} # b", f"{inner}}} ]{after}"],
             [f"{key}:{after}", f"{inner}memory: {first}", f"{inner}# {key}: inside", f"{inner}cores: {second}{after}"],
             [f"{key}:{after}", f"{inner}- {first}", f"{inner}# {key}: between", f"{inner}- {second}"],
             [f"{key}: |{after}", f"{inner}# {key}: text", "", f"{inner}more"],
