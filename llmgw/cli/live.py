@@ -52,11 +52,15 @@ def region(stream: TextIO) -> Iterator[Region]:
     console = Console(file=stream, markup=False, highlight=False, emoji=False, soft_wrap=True)
 
     class Drawn:
+        shown = ""
+
         def say(self, line: str) -> None:
             console.print(Text(line), soft_wrap=True)
 
         def draw(self, lines: Sequence[str]) -> None:
-            live.update(Text("\n".join(lines), no_wrap=True, overflow="ellipsis"), refresh=True)
+            if (text := "\n".join(lines)) != self.shown:
+                self.shown = text
+                live.update(Text(text, no_wrap=True, overflow="ellipsis"), refresh=True)
 
     with Live(console=console, auto_refresh=False, transient=True, vertical_overflow="crop") as live:
         yield Drawn()
