@@ -23,6 +23,10 @@ from llmgw.wire import session as say
 from tests.sim.clockwork import Clockwork, Life
 from tests.sim.links import End, Path, Stream
 from tests.sim.machines import Engine, Machine
+from tests.sim.weights import UNIT, Flight, Hands
+
+SHARDS, FAILURES = 64, 4
+"""Bounds of an agent's tables, small enough to be met."""
 
 PATIENCE = 15.0
 """Seconds for the control plane to answer a registration."""
@@ -88,7 +92,7 @@ class Agent:
         self.path = path
         self.life = Life()
         self.instance = f"{machine.name}#{count}"
-        self.state = core.AgentState(machine.name)
+        self.state = core.AgentState(machine.name, core.Limits(shards=SHARDS, failures=FAILURES))
         self.stream: Stream | None = None
         self.session = say.AgentSession(epoch=machine.epoch)
         self.newest: core.Order | None = None
@@ -100,7 +104,9 @@ class Agent:
         self._orphans: dict[str, Identity] = {}
         self._looks = False
         self.met = False
-        self._flights: set[str] = set()
+        self._flights: dict[str, Flight] = {}
+        self._next: dict[str, Source] = {}
+        self._asked: set[str] = set()
         self._said: set[tuple[ShardKey, str]] = set()
         self._armed = float("inf")
         self._sleeps = 0
@@ -140,6 +146,7 @@ class Agent:
         """kill -9: the kernel closes the stream, nothing else happens."""
         self.life.over = True
         kernel = self.machine.kernel
+        self.machine.cache.died()
         if kernel.agent is not None:
             kernel.exit(kernel.agent)
             kernel.agent = None
@@ -257,14 +264,17 @@ class Agent:
         self.session, outputs = step
         for output in outputs:
             match output:
-                case say.Adopt(epoch=epoch):
+                case say.Adopt(epoch=epoch, revision=revision):
                     self.machine.epoch = epoch
+                    self.machine.revision = max(revision, self.machine.revision)
                     self.met = True
                     self._feed(core.Heard())
                     self._world.contacted(self)
                     self._flush()
                 case say.Obey(command=command):
-                    if not isinstance(command, messages.Collect | messages.Check | messages.Logs):
+                    if isinstance(command, messages.Collect):
+                        self._collect(command)
+                    elif not isinstance(command, messages.Check | messages.Logs):
                         self.newest = command
                         self._feed(core.Commanded(command))
                 case say.Beat():
@@ -315,13 +325,16 @@ class Agent:
             case core.Forget(key=key):
                 self._held.pop(key, None)
                 self.machine.shelf.forget(key)
-            case core.Release():
-                pass  # a download that nobody waits for fills the cache all the same
+            case core.Release(cache_name=name):
+                self._release(name)
 
     def _launch(self, command: core.Launch) -> None:
         """Intent, fork, fact: as `agent.launcher` does it; a kill -9 may come between any two of them."""
-        self._world.launching(self.machine, command)
         spec, machine, kernel = command.spec, self.machine, self.machine.kernel
+        if spec.source.fetched and not machine.cache.whole(spec.cache_name):
+            self._after(0.05, lambda: self._feed(core.LaunchFailed(spec.key, "cannot use the weights")))
+            return
+        self._world.launching(self.machine, command)
         cookie = f"{self.instance}-{machine.launches}"
         machine.launches += 1
         group = machine.groups.make(cookie) if machine.groups is not None else ""
@@ -421,37 +434,76 @@ class Agent:
             self._report(info=self._info())
 
     def _fetch(self, source: Source) -> None:
-        name, machine = cache_name(source), self.machine
-        if name in machine.disk or not source.fetched:
+        """One flight a source, however many ask; one that was abandoned ends before the next begins."""
+        name, cache = cache_name(source), self.machine.cache
+        self._asked.add(name)
+        if cache.whole(name) or not source.fetched:
             self._after(0.05, lambda: self._feed(core.Fetched(name)))
             return
-        if name in self._flights:
-            self._after(0.1, lambda: self._feed(core.Fetching(name)))
-            return
-        self._flights.add(name)
-        fails = machine.bad_fetch
-        begins = self._chance.uniform(0.1, 8.0)
-        took = self._chance.uniform(0.1, 30.0) * (0.3 if fails else machine.slow_fetch)
-        self._after(begins, lambda: self._feed(core.Fetching(name)))
-        self._after(begins + took / 2, lambda: self._progress(name))
-        self._after(
-            took if fails else begins + took,
-            lambda: self._landed(source, "cannot fetch: the hub said 503" if fails else ""),
+        self._after(0.1, lambda: self._feed(core.Fetching(name)))
+        flight = self._flights.get(name)
+        if flight is None:
+            self._take_off(source)
+        elif flight.abandoned:
+            self._next[name] = source
+
+    def _take_off(self, source: Source) -> None:
+        hands = Hands(
+            self.clock,
+            self.life,
+            self._chance,
+            self.machine.cache,
+            self.machine.kernel.boot_id(),
+            self._landed,
+            self._came,
         )
+        self._flights[cache_name(source)] = flight = Flight(source, hands, self.machine.slow_fetch)
+        self._after(self._chance.uniform(0.0, 0.2), flight.open)
 
-    def _progress(self, name: str) -> None:
-        if name in self._flights and self.session.phase == "registered":
-            self._say(messages.ProgressReport(progress=(Progress(name, 1 << 29),)))
+    def _came(self, flight: Flight) -> None:
+        if self.session.phase == "registered":
+            self._say(messages.ProgressReport(progress=(Progress(flight.name, flight.received * UNIT),)))
 
-    def _landed(self, source: Source, said: str) -> None:
-        name = cache_name(source)
-        self._flights.discard(name)
-        if said:
-            self._feed(core.FetchFailed(name, said))
-            return
-        self.machine.disk[name] = CachedWeights(name, source.canonical, 1 << 30)
-        self._report(info=self._info())
-        self._feed(core.Fetched(name))
+    def _landed(self, flight: Flight, said: str) -> None:
+        del self._flights[flight.name]
+        if flight.abandoned:
+            source = self._next.pop(flight.name, None)
+            if source is not None:
+                self._take_off(source)
+        elif said:
+            self._feed(core.FetchFailed(flight.name, said))
+        else:
+            self._report(info=self._info())
+            self._feed(core.Fetched(flight.name))
+
+    def _release(self, name: str) -> None:
+        self._next.pop(name, None)
+        if name in self._flights:
+            self._flights[name].abandoned = True
+
+    @property
+    def fetching(self) -> frozenset[str]:
+        """The cache names that are under way."""
+        return frozenset(self._flights)
+
+    def _collect(self, command: messages.Collect) -> None:
+        """One entry after the other, each checked when its turn has come."""
+        needed = {kept.spec.cache_name for kept in self.state.shards.values()}
+        self._asked.clear()
+        machine = self.machine
+        revision = machine.revision
+
+        def remove(entry: CachedWeights) -> None:
+            opened = {engine.spec.cache_name for engine in machine.living()}
+            machine.cache.collect(
+                entry, command.revision, revision, self._flights, needed | self._asked, opened
+            )
+
+        delay = 0.0
+        for entry in command.entries:
+            delay += self._chance.uniform(0.01, 0.5)
+            self._after(delay, functools.partial(remove, entry))
+        self._after(delay + 0.1, lambda: self._report(info=self._info()))
 
     def _after(self, delay: float, event: Callable[[], None]) -> None:
         self.clock.after(delay, event, self.life)

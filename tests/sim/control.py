@@ -5,29 +5,39 @@ adopted catalog; everything else has to come back from agents and gateways. `con
 when a pass is due and what it means; here it is called when its sleep would have ended.
 """
 
+import contextlib
 import dataclasses
 import datetime
 import functools
 import math
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, cast
 
 from llmgw.catalog.model import Catalog
+from llmgw.control.hands import Act, Hands
 from llmgw.control.journal import Journal
+from llmgw.control.keeping import Keeping
 from llmgw.control.loop import Loop
+from llmgw.control.marks import Kept
+from llmgw.control.store import Store
 from llmgw.control.translate import agent_event, gateway_event, order
+from llmgw.errors import LlmgwError
 from llmgw.fleet import events
 from llmgw.fleet.expiry import Timers
+from llmgw.fleet.node import CachedWeights
 from llmgw.fleet.routes import Routes, first_version
 from llmgw.fleet.world import Fleet, Gateway
+from llmgw.kit.chance import Chance
 from llmgw.planning import actions
 from llmgw.planning.desired import Desired
 from llmgw.planning.ledger import Ledger
+from llmgw.planning.plan import Plan, make_plan
 from llmgw.wire import messages
 from llmgw.wire import session as say
 from tests.sim import scenario
 from tests.sim.clockwork import Clockwork, Life
 from tests.sim.links import End, Path, Stream
+from tests.sim.papers import Papers
 
 HEARTBEAT = 5.0
 AT_ONCE = 0.01
@@ -41,7 +51,9 @@ class Disk:
     """What outlives the control plane. `gateways` are those it has ever met."""
 
     catalog: Catalog
+    marks: Kept = dataclasses.field(default_factory=Kept)
     epoch: int = 0
+    revision: int = 1
     roster: frozenset[str] = frozenset()
     gateways: tuple[str, ...] = ()
 
@@ -101,6 +113,7 @@ class Control:
         self.roster = disk.roster
         self.lines: dict[str, Line] = {}
         self.paused = False
+        self.rehearses = False
         self._pauses = 0
         self._watcher = watcher
         self._seq = 0
@@ -111,7 +124,7 @@ class Control:
         self._plans = 0
         self._plans_steadily = False
         self.loop = Loop(
-            desired=Desired(disk.catalog),
+            desired=Desired(disk.catalog, sizes=scenario.sizes(disk.catalog)),
             fleet=_fleet(disk, clock.now),
             ledger=Ledger(routes=Routes(version=first_version(self.epoch))),
             timers=timers,
@@ -121,6 +134,16 @@ class Control:
             dispatch=self._dispatch,
             publish=self._publish,
         )
+
+        self.hands = Hands(
+            cast("Store", Papers(disk)),
+            self.loop,
+            self.loop._journal,
+            Keeping(self.loop._journal),
+            SimulatedClock(clock),
+            forget=self._forgotten,
+        )
+        self.hands.resume()
 
     @property
     def fleet(self) -> Fleet:
@@ -168,7 +191,35 @@ class Control:
 
     def adopt(self, catalog: Catalog) -> None:
         """Somebody applied a new revision."""
-        self._when_awake(lambda: self.loop.adopt(Desired(catalog)))
+        self._when_awake(lambda: self.loop.adopt(self._desired(catalog)))
+
+    def _desired(self, catalog: Catalog) -> Desired:
+        return dataclasses.replace(self.loop.desired, catalog=catalog, sizes=scenario.sizes(catalog))
+
+    def plan(self, catalog: Catalog, chance: Chance) -> Plan:
+        """What adopting `catalog` would do, as `control.adoption` asks."""
+        loop, new = self.loop, self._desired(catalog)
+        self.rehearses = True
+        plan = make_plan(
+            loop.desired, new, loop.fleet, loop.ledger, self.clock.now, chance, loop.timers, base=0
+        )
+        self.rehearses = False
+        return plan
+
+    def act(self, act: Act) -> bool:
+        """Somebody lays hands on the fleet. Whether that could be done."""
+        done: list[str] = []
+
+        def do() -> None:
+            with contextlib.suppress(LlmgwError):
+                done.append(self.hands.do(act, self.hands.check(act)))
+
+        self._when_awake(do)
+        return bool(done)
+
+    def _forgotten(self, node: str) -> None:
+        self.roster -= {node}
+        self.disk.roster -= {node}
 
     def propose(self, catalog: Catalog) -> None:
         """Somebody wants to apply a revision that adoption refuses."""
@@ -231,11 +282,13 @@ class Control:
         self.lines[name] = line
         self._said(name, line, message)
         if line.session.agent:
+            self.hands.returned(name)
+        if line.session.agent:
             self.disk.roster = self.fleet.roster
         else:
             self.disk.gateways = tuple(sorted({*self.disk.gateways, name}))
             line.send(messages.RoutesUpdate(routes=self.ledger.routes))
-        line.session, outputs = line.session.admitted(0, HEARTBEAT)
+        line.session, outputs = line.session.admitted(self.disk.revision, HEARTBEAT)
         for output in outputs:
             if isinstance(output, say.Send):
                 line.send(output.message)
@@ -316,6 +369,14 @@ class Control:
         self._seq += 1
         self.lines[node].send(make(self.epoch, self._seq))
         return True
+
+    def collect(self, node: str, entries: tuple[CachedWeights, ...]) -> None:
+        """Ask a node to remove what was listed."""
+        revision = self.disk.revision
+        self._command(
+            node,
+            lambda epoch, seq: messages.Collect(epoch=epoch, seq=seq, revision=revision, entries=entries),
+        )
 
     def again(self, target: int) -> bool:
         """Give the newest order of a node once more, under a new number; False where none still stands."""

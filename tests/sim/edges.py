@@ -13,6 +13,7 @@ from llmgw.fleet.lifecycle import NEXT
 from llmgw.fleet.replica import Phase
 from llmgw.fleet.shard import ShardKey
 from llmgw.planning.board import Board
+from llmgw.planning.desired import Marks
 
 UNTRODDEN = {
     ("held", "failed"): "an agent fails what waits for weights and what it executed, and nothing between",
@@ -46,6 +47,8 @@ EDGES: tuple[str, ...] = (
     *(_shard(old, new) for old, after in NEXT.items() for new in after if (old, new) not in UNTRODDEN),
     *(f"replica {phase}" for phase in typing.get_args(Phase)),
     *(_node(old, new) for old, new in STANDINGS),
+    *(f"node {what}" for what in ("closed", "quarantined")),
+    *(f"count of an elastic model goes {way}" for way in ("up", "down")),
 )
 """Everything that the simulation can reach, in the order in which it is printed."""
 
@@ -57,6 +60,8 @@ class Edges:
         self.count: collections.Counter[str] = collections.Counter()
         self._phases: dict[str, str] = {}
         self._standings: dict[str, str] = {}
+        self._closed: frozenset[str] = frozenset()
+        self._scales: dict[str, int] = {}
 
     def stepped(self, before: Mapping[ShardKey, core.Kept], commands: Iterable[core.Command]) -> None:
         """An agent's core made a step: its reports tell where the shards went."""
@@ -75,9 +80,11 @@ class Edges:
     def control_started(self) -> None:
         """A new control plane knows no standing and no replica."""
         self._phases, self._standings = {}, {}
+        self._closed, self._scales = frozenset(), {}
 
-    def passed(self, board: Board) -> None:
+    def passed(self, board: Board, marks: Marks) -> None:
         """The control plane made a pass."""
+        self._hands(board, marks)
         phases = {name: replica.phase for name, replica in board.roll.replicas.items()}
         self.count.update(f"replica {new}" for name, new in phases.items() if self._phases.get(name) != new)
         self._phases = dict(phases)
@@ -87,3 +94,17 @@ class Edges:
             if old != stands:
                 self.count[_node(old, stands)] += 1
         self._standings = dict(standings)
+
+    def _hands(self, board: Board, marks: Marks) -> None:
+        """Nodes that take nothing new, and why; counts that requests move."""
+        closed = frozenset(board.cordoned)
+        for name in closed - self._closed:
+            by_hand = name in marks.cordoned or name in marks.draining
+            self.count["node closed" if by_hand else "node quarantined"] += 1
+        self._closed = closed
+        scales = {name: scale.count for name, scale in board.scales.items()}
+        for name, count in scales.items():
+            old = self._scales.get(name, count)
+            if count != old:
+                self.count[f"count of an elastic model goes {'up' if count > old else 'down'}"] += 1
+        self._scales = scales

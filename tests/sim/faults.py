@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from llmgw.kit.chance import Chance
 from tests.sim import scenario
 from tests.sim.faults_node import NODE_KINDS
+from tests.sim.faults_people import PEOPLE_KINDS
 from tests.sim.kinds import WAITS, Fault, Kind, Undo
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def schedule(chance: Chance, horizon: float, least: int = 1) -> tuple[Fault, ...
             at=chance.uniform(1.0, horizon),
             kind=name,
             target=chance.randrange(1 << 16),
-            lasts=_length(chance, kind.longest),
+            lasts=max(kind.shortest, _length(chance, kind.longest)),
             size=chance.random(),
         )
         for name, kind in KINDS.items()
@@ -76,7 +77,7 @@ def _on_machine(attribute: str, value: Callable[[Fault], float | bool], usual: f
         setattr(machine, attribute, value(fault))
         return lambda: setattr(machine, attribute, usual)
 
-    return Kind(begin, longest=240.0)
+    return Kind(begin, longest=240.0, most=6)
 
 
 # --- engines ---------------------------------------------------------------------------------
@@ -137,7 +138,7 @@ def _dark(up: bool, down: bool, gateways: bool = False) -> Kind:
 
         return undo
 
-    return Kind(begin, longest=500.0)
+    return Kind(begin, longest=500.0, most=5)
 
 
 def cut(world: "World", fault: Fault) -> Undo:
@@ -248,7 +249,7 @@ def _edit(change: Callable[["World", Fault, str], None], longest: float = 0.1) -
         change(world, fault, names[fault.target % len(names)])
         return _nothing
 
-    return Kind(begin, longest=longest, most=4)
+    return Kind(begin, longest=longest, most=6)
 
 
 def _scale(world: "World", fault: Fault, name: str) -> None:
@@ -287,11 +288,10 @@ def wall_jump(world: "World", fault: Fault) -> Undo:
 
 KINDS: dict[str, Kind] = {
     "power-loss": Kind(power, longest=600.0, most=4),
-    "agent-kill": Kind(agent_kill, longest=400.0),
+    "agent-kill": Kind(agent_kill, longest=400.0, most=4),
     "slow-start": _on_machine("slow_start", lambda fault: 2.0 + 18.0 * fault.size, 1.0),
     "late-memory": _on_machine("late_memory", lambda fault: 1.0 + 19.0 * fault.size, 0.0),
     "slow-fetch": _on_machine("slow_fetch", lambda fault: 2.0 + 18.0 * fault.size, 1.0),
-    "bad-fetch": _on_machine("bad_fetch", lambda _: True, False),
     "crash-starting": _on_engine(False, _crash),
     "crash-ready": _on_engine(True, _crash),
     "leader-starting": _on_engine(False, _behead),
@@ -302,22 +302,23 @@ KINDS: dict[str, Kind] = {
     "deaf-node": _dark(up=False, down=True),
     "mute-node": _dark(up=True, down=False),
     "stream-cut": Kind(cut, longest=0.1, most=6),
-    "gateway-cut": Kind(gateway_cut, longest=0.1, most=4),
-    "cut-in-drain": Kind(cut_in_drain, longest=0.1, most=12),
-    "slow-link": Kind(slow_link, longest=120.0),
-    "swizzle": Kind(swizzle, longest=300.0, most=2),
-    "gateway-silent": Kind(gateway_silent, longest=200.0),
+    "gateway-cut": Kind(gateway_cut, longest=0.1, most=6),
+    "cut-in-drain": Kind(cut_in_drain, longest=0.1, most=16),
+    "slow-link": Kind(slow_link, longest=120.0, most=6),
+    "swizzle": Kind(swizzle, longest=300.0, most=4),
+    "gateway-silent": Kind(gateway_silent, longest=200.0, most=6),
     "gateway-partition": _dark(up=True, down=True, gateways=True),
     "stale-command": Kind(stale_command, longest=0.1, most=6),
     "repeated-order": Kind(repeated_order, longest=0.1, most=6),
-    "control-kill": Kind(control_kill, longest=100.0),
-    "control-pause": Kind(control_pause, longest=400.0),
+    "control-kill": Kind(control_kill, longest=100.0, most=5),
+    "control-pause": Kind(control_pause, longest=400.0, most=5),
     "scale": _edit(_scale),
     "new-generation": _edit(_rearrange),
     "bad-generation": _edit(_spoil),
     "invalid-catalog": _edit(_mistake),
-    "wall-jump": Kind(wall_jump, longest=0.1, most=4),
-    "removal": Kind(removed, longest=200.0, most=2),
+    "wall-jump": Kind(wall_jump, longest=0.1, most=6),
+    "removal": Kind(removed, longest=200.0, most=4),
     **NODE_KINDS,
+    **PEOPLE_KINDS,
 }
 """Every kind of fault, by the name that the histogram prints."""

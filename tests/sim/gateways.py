@@ -5,6 +5,7 @@ acknowledges by saying what it has in flight: at once for a new table, at once w
 came to nothing, and every few seconds.
 """
 
+import collections
 import dataclasses
 import functools
 from typing import Protocol
@@ -14,8 +15,11 @@ from llmgw.wire import messages
 from tests.sim.clockwork import Clockwork, Life
 from tests.sim.links import End, Path, Stream
 from tests.sim.machines import Engine
+from tests.sim.requests import Requests as Desk
 
 LOAD_EVERY = 4.0
+CROWD, MOST_WAITING = 3, 20
+"""Clients more at a time in a rush, and how many wait for one model at most."""
 
 
 class Backends(Protocol):
@@ -31,6 +35,18 @@ class Backends(Protocol):
 
     def whole(self, replica: str) -> bool:
         """Whether every rank of a replica does its part."""
+        ...
+
+    def rushed(self) -> tuple[str, ...]:
+        """The models to which clients flock just now."""
+        ...
+
+    def elastic(self, model: str) -> bool:
+        """Whether the count of a model's replicas follows its clients."""
+        ...
+
+    def struck(self, kind: str, name: str) -> None:
+        """A fault that lay in wait found its moment."""
         ...
 
     def adopting(self, gateway: "Gateway", routes: Routes) -> None:
@@ -68,16 +84,20 @@ class Gateway:
         self.silent = 0
         self.requests: list[Request] = []
         self.green: dict[str, float] = {}
+        self.waiting: collections.Counter[str] = collections.Counter()
+        self._home = False
         self._pace = clients.pace
         self._long = clients.long
         self._stream: Stream | None = None
         self._world = world
         self._chance = clock.chance(f"gateway/{name}")
+        self.desk = Desk(clock, name, self.life, world, 3.0 * clients.pace)
 
     def start(self) -> None:
         """Subscribe, and let clients come."""
         self._dial()
         self._client()
+        self.desk.start()
         self._report()
 
     @property
@@ -105,7 +125,8 @@ class Gateway:
 
     def in_flight(self, replica: str) -> int:
         """How many requests it has on a replica."""
-        return sum(request.replica == replica for request in self.requests)
+        mine = sum(request.replica == replica for request in self.requests)
+        return mine + self.desk.in_flight.get(replica, 0)
 
     def drains(self) -> bool:
         """Whether it has requests on a replica that drains."""
@@ -134,6 +155,7 @@ class Gateway:
         if isinstance(message, messages.RoutesUpdate) and message.routes.version > self.routes.version:
             self._world.adopting(self, message.routes)
             self.routes = _merged(self.routes, message.routes)
+            self.desk.adopt(message.routes)
             self._load()
             self._drain()
 
@@ -141,9 +163,13 @@ class Gateway:
         """Each request on what drains is of note now: no leap moves its end."""
         draining = {endpoint.replica for endpoint in self.routes.endpoints if endpoint.draining}
         for request in self.requests:
-            if request.replica in draining and not request.noted:
-                request.noted = True
-                self.clock.at(request.due, functools.partial(self._answered, request), self.life)
+            if request.replica in draining:
+                self._note(request)
+
+    def _note(self, request: Request) -> None:
+        if not request.noted:
+            request.noted = True
+            self.clock.at(request.due, functools.partial(self._answered, request), self.life)
 
     def _report(self) -> None:
         self._load()
@@ -152,7 +178,7 @@ class Gateway:
     def _load(self) -> None:
         if self._stream is None or self.silent:
             return
-        counts: dict[str, int] = {}
+        counts = dict(self.desk.in_flight)
         for request in self.requests:
             counts[request.replica] = counts.get(request.replica, 0) + 1
         ages = {replica: self.clock.now - at for replica, at in self.green.items()}
@@ -160,6 +186,7 @@ class Gateway:
             acked=self.routes.version,
             in_flight=tuple(counts.items()),
             green=tuple((replica, age) for replica, age in ages.items() if age < 60.0),
+            queued=tuple((model, count) for model, count in self.waiting.items() if count),
         )
         self._say(load)
 
@@ -167,24 +194,59 @@ class Gateway:
 
     def _client(self) -> None:
         self.clock.steadily(self._chance.expovariate(1.0 / self._pace), self._client, self.life)
-        open_ = [endpoint for endpoint in self.routes.endpoints if not endpoint.draining]
-        if not open_:
+        open_ = [
+            endpoint
+            for endpoint in self.routes.endpoints
+            if not endpoint.draining and not (self._home and self._world.elastic(endpoint.model))
+        ]
+        if open_:
+            self._ask(self._chance.choice(open_))
+        for model in self._world.rushed() if not self._home else ():
+            there = [endpoint for endpoint in open_ if endpoint.model == model]
+            for _ in range(CROWD):
+                if there:
+                    self._ask(self._chance.choice(there))
+                else:
+                    self._wait(model)
+
+    def send_home(self) -> None:
+        """Whoever could ask for more replicas goes away; the others go on."""
+        self._home = True
+        self.waiting.clear()
+        for request in self.requests:
+            if self._world.elastic(request.replica.rpartition("/")[0]):
+                self._note(request)
+
+    def _wait(self, model: str) -> None:
+        """A client waits for a model that nothing serves, and gives up in the end."""
+        if self.waiting[model] >= MOST_WAITING:
             return
-        endpoint = self._chance.choice(open_)
+        self.waiting[model] += 1
+
+        def leaves() -> None:
+            self.waiting[model] = max(0, self.waiting[model] - 1)
+
+        self.clock.steadily(self._chance.uniform(5.0, 40.0), leaves, self.life)
+
+    def _ask(self, endpoint: Endpoint) -> None:
         engine = self._world.behind(endpoint)
         if engine is not None:
             long = self._chance.random() < self._long
             took = self._chance.uniform(30.0, 240.0) if long else self._chance.uniform(0.5, 15.0)
             request = Request(endpoint.replica, engine, self.clock.now + took)
             self.requests.append(request)
-            self.clock.steadily(took, lambda: request.noted or self._answered(request), self.life)
+            self.clock.steadily(took, functools.partial(self._in_time, request), self.life)
+
+    def _in_time(self, request: Request) -> None:
+        if not request.noted:
+            self._answered(request)
 
     def _answered(self, request: Request) -> None:
         self.requests.remove(request)
         if self._world.whole(request.replica):
             self.green[request.replica] = self.clock.now
         draining = any(e.draining and e.replica == request.replica for e in self.routes.endpoints)
-        if draining and not self.in_flight(request.replica):
+        if request.noted or (draining and not self.in_flight(request.replica)):
             self._load()
 
 

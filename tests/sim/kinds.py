@@ -29,8 +29,13 @@ class Fault:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Kind:
-    """How a fault of one kind begins. `begin` returns how it ends, or None where it found no victim."""
+    """How a fault of one kind begins. `begin` returns how it ends, or None where it found no victim.
+
+    One that lies in wait `counts` not when it begins, but when it struck. Lengths are in seconds.
+    """
 
     begin: Callable[["World", Fault], Undo | None]
     longest: float
     most: int = 3
+    shortest: float = 0.1
+    counts: bool = True

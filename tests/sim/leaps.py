@@ -92,6 +92,9 @@ def _heard(node: Node, at: float) -> Node:
 def _instant(world: "World", agents: frozenset[str], gateways: frozenset[str]) -> float:
     """When the control plane decides next if these go on speaking; now where it is about to."""
     loop, now = world.control.loop, world.clock.now
+    ends = loop.expire(now)
+    if loop._news.is_set():
+        return now
     silent = now - loop.timers.unreachable
     if any(node.last_seen <= silent for name, node in loop.fleet.nodes.items() if name in agents):
         return now
@@ -108,7 +111,8 @@ def _instant(world: "World", agents: frozenset[str], gateways: frozenset[str]) -
         for name, known in loop.fleet.gateways.items()
         if name not in gateways and loop.ledger.scales
     ]
-    return min((at for at in (wake_at(view), *windows, *stale) if at is not None and at > now), default=math.inf)
+    instants = (wake_at(view), ends, *windows, *stale)
+    return min((at for at in instants if at is not None and at > now), default=math.inf)
 
 
 def _seen(world: "World", agents: frozenset[str], gateways: frozenset[str]) -> View:
@@ -117,7 +121,8 @@ def _seen(world: "World", agents: frozenset[str], gateways: frozenset[str]) -> V
     fleet = dataclasses.replace(
         loop.fleet,
         nodes={
-            name: _heard(node, math.inf) if name in agents else node for name, node in loop.fleet.nodes.items()
+            name: _heard(node, math.inf) if name in agents else node
+            for name, node in loop.fleet.nodes.items()
         },
         gateways={
             name: dataclasses.replace(known, last_seen=math.inf, green_at=_lasting(world, known.green_at))

@@ -10,10 +10,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Literal, Protocol
 
 from llmgw.agent import marks
-from llmgw.fleet.node import CachedWeights, Gpu, InstalledEngine, NodeInfo
+from llmgw.fleet.node import Gpu, InstalledEngine, NodeInfo
 from llmgw.fleet.shard import ShardKey, ShardSpec
 from tests.sim.clockwork import Clockwork, Life
 from tests.sim.processes import NOTHING, Groups, Process, Processes, Shelf
+from tests.sim.weights import UNIT, Cache, Judge
 
 MEMORY = 128 << 30
 """Bytes of a machine."""
@@ -61,7 +62,7 @@ class Engine:
         return f"{self.spec.replica}:{self.spec.rank}"
 
 
-class Neighbours(Protocol):
+class Neighbours(Judge, Protocol):
     """What a machine's engines can see of the rest of the world."""
 
     def engine(self, key: ShardKey) -> Engine | None:
@@ -74,10 +75,6 @@ class Neighbours(Protocol):
 
     def signalled(self, machine: "Machine", process: Process, number: signal.Signals) -> None:
         """A signal is about to reach a process."""
-        ...
-
-    def struck(self, kind: str, name: str) -> None:
-        """A fault that lay in wait found its moment."""
         ...
 
     def cards_changed(self, machine: "Machine") -> None:
@@ -102,7 +99,8 @@ class Machine:
         self.gpus = gpus
         self.boot = 0
         self.power = Life()
-        self.disk: dict[str, CachedWeights] = {}
+        self.cache = Cache(clock, name, world)
+        self.revision = 0
         self.shelf = Shelf()
         self.launches = 0
         self.traps: dict[str, float] = {}
@@ -114,7 +112,7 @@ class Machine:
         self.slow_start = 1.0
         self.late_memory = 0.0
         self.slow_fetch = 1.0
-        self.bad_fetch = False
+        self.cursed = False
         self._world = world
         self._chance = clock.chance(f"machine/{name}")
         self.kernel = Processes(clock, name, 0, self.power, self)
@@ -135,7 +133,8 @@ class Machine:
             gpus=self.cards(undescribed),
             memory_total=self.memory,
             engines=(InstalledEngine("vllm"),),
-            weights=tuple(self.disk.values()),
+            disk_free=self.cache.free() * UNIT,
+            weights=self.cache.listed(),
         )
 
     def cards(self, undescribed: Collection[str]) -> tuple[Gpu, ...]:
@@ -280,6 +279,7 @@ class Machine:
     def lose_power(self) -> None:
         """Everything that is not on the disk is gone, at once."""
         self.power.over = True
+        self.cache.lose_power()
         for engine in self.engines.values():
             engine.leader = engine.others = False
             engine.free_at = min(engine.free_at, self.clock.now)
@@ -304,7 +304,7 @@ class Machine:
     def _started(self, engine: Engine) -> None:
         if not engine.leader:
             return
-        if self._world.broken(engine.spec.generation):
+        if self.cursed or self._world.broken(engine.spec.generation):
             self.kill(engine, others=self._chance.random() < 0.5)
             return
         self._reach(engine, "started")

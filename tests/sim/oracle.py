@@ -9,11 +9,12 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from llmgw.agent.core import Launch
+from llmgw.control.marks import desired
 from llmgw.fleet import events
 from llmgw.fleet.lifecycle import ENDED
 from llmgw.fleet.routes import Endpoint, Routes
 from llmgw.fleet.shard import ShardSpec, ShardStatus
-from llmgw.fleet.world import Shard
+from llmgw.fleet.world import Fleet, Shard
 from llmgw.planning import actions
 from llmgw.planning.desired import Desired
 from llmgw.planning.ledger import Ledger
@@ -21,6 +22,7 @@ from llmgw.planning.reconcile import Pass
 from tests.sim import scenario
 from tests.sim.gateways import LOAD_EVERY, Gateway
 from tests.sim.machines import Engine, Machine
+from tests.sim.oracle_people import PeopleOracle
 
 if TYPE_CHECKING:
     from tests.sim.control import Control
@@ -80,6 +82,7 @@ class Oracle:
         self._routed: set[str] = set()
         self._given_up: dict[int, set[str]] = {}
         self.orders = 0
+        self.people = PeopleOracle(world, self._require)
 
     @property
     def _now(self) -> float:
@@ -88,6 +91,7 @@ class Oracle:
     def control_started(self) -> None:
         """A new life of the control plane: what it was told before is forgotten."""
         self._life = Memory(self._world.listened)
+        self.people.control_started()
 
     def catalog_changed(self) -> None:
         """Generations that nobody wants any more start from nothing when they come back."""
@@ -126,7 +130,7 @@ class Oracle:
 
     def _gang(self, spec: ShardSpec) -> None:
         for peer in spec.peers:
-            held = not spec.source.fetched or spec.cache_name in self._world.machines[peer.node].disk
+            held = not spec.source.fetched or self._world.machines[peer.node].cache.whole(spec.cache_name)
             self._require(held, "S6", f"{spec.replica} is executed while {peer.node} lacks its weights")
             if spec.rank == 0 and peer.rank > 0:
                 worker = self._world.engine((spec.replica, peer.rank))
@@ -149,7 +153,7 @@ class Oracle:
                 }
                 back = {s.replica for _, s in event.shards if s.state == "ready"}
                 self._life.failed -= back - elsewhere
-                self._statuses(control, event.shards)
+                self._statuses(control, event.shards, registers=True)
             case events.GatewaySeen() | events.GatewayArrived():
                 self._life.gateways.add(event.gateway)
             case events.Heartbeat():
@@ -164,16 +168,20 @@ class Oracle:
                 told = [(known[s.key].spec, s) for s in event.statuses if s.key in known]
                 self._statuses(control, told)
 
-    def _statuses(self, control: "Control", told: Iterable[tuple[ShardSpec, ShardStatus]]) -> None:
+    def _statuses(
+        self, control: "Control", told: Iterable[tuple[ShardSpec, ShardStatus]], *, registers: bool = False
+    ) -> None:
         """What is new in one message. Of several failures of a generation in one message, one counts:
         nobody can tell whether they came one after the other. What failed before this life of the control
         plane is in the memory of agents: theirs to count."""
         counted: dict[tuple[str, str], float] = {}
+        blamed: dict[tuple[str, str], set[str]] = {}
         for spec, status in told:
             if status.state != "failed" or status.replica in self._life.failed:
                 continue
             self._life.failed.add(status.replica)
             self._later_gone(spec)
+            blamed.setdefault((spec.model, spec.generation), set()).add(spec.node)
             ends = status.replica in control.ledger.drains or status.replica in self._stopped
             if status.key in control.fleet.shards and not ends:
                 counted[spec.model, spec.generation] = self._now - status.age
@@ -181,6 +189,8 @@ class Oracle:
         for key, at in counted.items():
             if key[1] in wanted.get(key[0], ()):
                 self._count(control, key, at)
+                # What a registration tells was counted by the agent, which blames nobody.
+                self.people.failed(key, frozenset() if registers else frozenset(blamed[key]))
 
     def _count(self, control: "Control", key: tuple[str, str], at: float) -> None:
         tries = self._life.tries.setdefault(key, Tries())
@@ -219,16 +229,28 @@ class Oracle:
 
     # --- what the control plane does ----------------------------------------------------------
 
-    def passed(self, result: Pass, known: frozenset[str], desired: Desired, now: float) -> None:
+    def forgiven(self, model: str) -> None:
+        """People cleared what is held against a model."""
+        self._life.tries = {key: tries for key, tries in self._life.tries.items() if key[0] != model}
+        self.people.forgiven(model)
+
+    def stepped(self) -> None:
+        """An agent's core made a step."""
+        for agent in self._world.agents.values():
+            self.people.stepped(agent, agent.state)
+
+    def passed(self, result: Pass, before: Ledger, fleet: Fleet, wants: Desired, now: float) -> None:
         """S3: one placement per pass; S19, S24: what it wants and when; S25: what it remembers.
 
-        `known` are the replicas the fleet had before it.
+        `before` and `fleet` are what it began with.
         """
-        self._require(
-            desired.catalog is self._world.disk.catalog, "S19", "a pass wants what was never adopted"
-        )
+        known = frozenset(replica for replica, _ in fleet.shards)
+        self._require(wants.catalog is self._world.disk.catalog, "S19", "a pass wants what was never adopted")
         self._require(now == self._now, "S24", f"a pass believes that it is {now:.1f}")
+        control = self._world.control
         self._bounded(result.ledger, known)
+        self.people.passed(before, result.ledger, fleet, control.timers, control.loop._board.standings)
+        self.people.bounded(control, result.ledger, fleet)
         placed = {a.spec.replica for a in result.actions if isinstance(a, actions.Assign)} - known
         self._require(len(placed) <= 1, "S3", f"{len(placed)} replicas were placed in one pass")
 
@@ -250,6 +272,7 @@ class Oracle:
             self.orders += 1
             self._roster(control)
             self._not_dark(control)
+        self.people.ordered(control, action)
         match action:
             case actions.Assign(spec=spec) if spec.key not in self._world.assigned:
                 self._world.assigned.add(spec.key)
@@ -330,7 +353,7 @@ class Oracle:
         return bool(engines) and engines[0].spec.generation == generation
 
     def _roster(self, control: "Control") -> None:
-        missing = sorted(control.roster - self._life.heard)
+        missing = sorted(control.roster - self._life.heard - desired(self._world.disk.marks).confirmed_lost)
         waited = self._world.listened - self._life.began
         self._require(
             not missing or waited >= control.timers.place_grace - DEAF,
@@ -340,7 +363,8 @@ class Oracle:
 
     def _not_dark(self, control: "Control") -> None:
         known = sorted(control.fleet.nodes)
-        silences = [self._world.silence(name) for name in known]
+        confirmed = desired(self._world.disk.marks).confirmed_lost
+        silences = [self._world.silence(name) for name in known if name not in confirmed]
         fresh = [s for s in silences if control.timers.unreachable <= s < control.timers.lost]
         every = len(control.fleet.roster | control.fleet.nodes.keys())
         dark = every >= 3 and len(fresh) >= control.timers.mass_share * every
@@ -356,13 +380,14 @@ class Oracle:
     def _not_doubled(self, control: "Control", spec: ShardSpec) -> None:
         """S4: nothing is rebuilt while the original serves and its silence is no loss."""
         model = self._world.disk.catalog.models.get(spec.model)
+        emptied = desired(self._world.disk.marks).draining
         serving = [
             replica
             for replica, engines in self._world.serving(spec.model).items()
             if engines[0].spec.generation == spec.generation
             and replica not in control.ledger.drains
             and replica not in self._life.failed | self._stopped
-            and all(self._believed(control, engine) for engine in engines)
+            and all(self._believed(control, engine) and engine.spec.node not in emptied for engine in engines)
         ]
         wanted = model.scaling.max if model is not None else 0
         self._require(
@@ -374,7 +399,13 @@ class Oracle:
     def _believed(self, control: "Control", engine: Engine) -> bool:
         """The control plane knows of it and its node is not truly lost."""
         node = engine.spec.node
-        return node in self._life.heard and self._world.silence(node) < control.timers.lost - DEAF
+        return node in self._life.heard and not self._lost(control, node)
+
+    def _lost(self, control: "Control", node: str) -> bool:
+        """It was silent for long enough, or people say so, or took it out of the roster."""
+        confirmed = node in desired(self._world.disk.marks).confirmed_lost
+        limit = control.timers.unreachable if confirmed else control.timers.lost
+        return self._world.silence(node) >= limit - DEAF or node not in self._world.disk.roster
 
     def _may_stop(self, control: "Control", action: actions.Stop) -> None:
         replica = action.key[0]
@@ -382,7 +413,7 @@ class Oracle:
         known = replica in self._routed and replica not in self._life.failed | self._stopped
         if not engines or not known or not self._life.gateways:
             return
-        lost = any(self._world.silence(e.spec.node) >= control.timers.lost - DEAF for e in engines)
+        lost = any(self._lost(control, e.spec.node) for e in engines)
         if lost and replica not in self._life.draining:
             self._not_green(control, action)
         if lost:
@@ -444,11 +475,10 @@ class Oracle:
     def published(self, routes: Routes) -> None:
         """S7, S8: what a new table sends clients to. Who was too silent for it is remembered: a word
         may come while the table travels."""
-        lost = self._world.control.timers.lost - DEAF
         self._given_up[routes.version] = {
             engine.spec.replica
             for engine in self._world.engines()
-            if self._world.silence(engine.spec.node) >= lost
+            if self._lost(self._world.control, engine.spec.node)
         }
         for endpoint in routes.endpoints:
             failed = endpoint.replica in self._life.failed

@@ -19,6 +19,9 @@ def _reasons(world: "World") -> Iterator[str]:
     wanted = scenario.current(world.disk.catalog)
     for model in world.disk.catalog.models.values():
         yield from _model(world, model, wanted[model.name])
+        scale = world.control.ledger.scales.get(model.name)
+        if scale is not None and scale.count > model.scaling.min:
+            yield f"{scale.count} of {model.name} are wanted, though nobody asks for it"
     yield from _leftovers(world, wanted)
     yield from world.nodes.unrest()
     for agent in world.agents.values():
@@ -34,6 +37,48 @@ def halted(world: "World") -> bool:
     """Some roll-out stands still: its generation failed, and the old one keeps the only room."""
     wanted = scenario.current(world.disk.catalog)
     return any(_stale(world, model, wanted[model]) for model in wanted)
+
+
+def under_way(world: "World") -> str:
+    """What takes its time: whatever comes up, ends or waits by a timer of the design; empty = nothing does."""
+    return next(_loads(world), "")
+
+
+def _loads(world: "World") -> Iterator[str]:
+    now, timers = world.clock.now, world.control.timers
+    for machine in world.machines.values():
+        for engine in machine.engines.values():
+            if engine.alive and engine.phase != "ready":
+                yield f"{engine} comes up"
+            if engine.ready_at is not None and now - engine.ready_at < timers.min_ready + LATER:
+                yield f"{engine} has to prove itself"
+            if not engine.alive and now < engine.free_at + LATER:
+                yield f"{engine} ends"
+    for agent in world.agents.values():
+        for kept in agent.state.shards.values():
+            if kept.state != "ready":
+                yield f"{kept.spec.replica}:{kept.spec.rank} is {kept.state}"
+    yield from _waits(world)
+
+
+def _waits(world: "World") -> Iterator[str]:
+    now, timers, control = world.clock.now, world.control.timers, world.control
+    models = world.disk.catalog.models
+    if control.ledger.drains:
+        yield "a drain is under way"
+    if any(now < trouble.until + LATER for trouble in control.ledger.troubles.values()):
+        yield "a failure costs its delay"
+    scales = control.ledger.scales
+    if any(scale.count > models[name].scaling.min for name, scale in scales.items() if name in models):
+        yield "a count waits for its window"
+    if control.roster - control.fleet.nodes.keys() and now - control.fleet.since < timers.lost_grace + LATER:
+        yield "a node has not spoken yet"
+    if any(world.silence(name) >= timers.unreachable for name in world.machines):
+        yield "a node is silent"
+
+
+LATER = 20.0
+"""Seconds until the next look sees what came of it."""
 
 
 def _stale(world: "World", model: str, generations: dict[str, Profile]) -> list[str]:

@@ -7,6 +7,7 @@ import gc
 import logging
 from collections.abc import Iterator
 
+from llmgw.control import journal
 from llmgw.fleet.expiry import Timers
 from llmgw.fleet.world import Fleet
 from llmgw.kit.chance import Chance
@@ -18,6 +19,9 @@ from llmgw.planning.reconcile import Pass
 from tests.sim.faults import KINDS, Fault
 from tests.sim.oracle import Violation
 from tests.sim.world import CALM, DENSE, World
+
+LINES = 40
+"""What a journal keeps, few enough to be met."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -59,13 +63,14 @@ def run(
 
     A `forgetful` control plane remembers nothing from pass to pass; it must decide the same.
     """
-    world = World(seed, plan, trace, CALM if events is None else DENSE)
     violation = None
-    try:
-        with _watched(world, forgetful):
-            world.live(events)
-    except Violation as found:
-        violation = found
+    with _short_journal():
+        world = World(seed, plan, trace, CALM if events is None else DENSE)
+        try:
+            with _watched(world, forgetful):
+                world.live(events)
+        except Violation as found:
+            violation = found
     return Run(
         seed=seed,
         faults=world.plan,
@@ -79,6 +84,15 @@ def run(
         digest=world.digest,
         trace=tuple(world.trace),
     )
+
+
+@contextlib.contextmanager
+def _short_journal() -> Iterator[None]:
+    kept, journal.KEPT = journal.KEPT, LINES
+    try:
+        yield
+    finally:
+        journal.KEPT = kept
 
 
 @contextlib.contextmanager
@@ -96,10 +110,10 @@ def _watched(world: World, forgetful: bool) -> Iterator[None]:
         timers: Timers,
         memory: Board,
     ) -> Pass:
-        known = frozenset(replica for replica, _ in fleet.shards)
         result = decide(desired, fleet, ledger, now, chance, timers, None if forgetful else memory)
-        world.oracle.passed(result, known, desired, now)
-        world.edges.passed(memory)
+        if not world.control.rehearses:
+            world.oracle.passed(result, ledger, fleet, desired, now)
+            world.edges.passed(memory, desired.marks)
         return result
 
     settle.reconcile = watched

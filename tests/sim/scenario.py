@@ -2,13 +2,15 @@
 
 import dataclasses
 import functools
+import hashlib
 
 from llmgw.catalog.model import Catalog, Model, Profile, Scaling, generation
-from llmgw.catalog.sources import parse
+from llmgw.catalog.sources import cache_name, parse
 from llmgw.fleet.expiry import Timers
 from llmgw.fleet.node import Gpu
 from llmgw.kit.chance import Chance
 from tests.sim.gateways import Clients
+from tests.sim.weights import UNIT, bytes_of, cache_of, names_of
 
 GIB = 1 << 30
 
@@ -27,45 +29,72 @@ class Scenario:
 def draw(chance: Chance) -> Scenario:
     """A fleet of two to six machines, and models that fill up to three quarters of it."""
     cards = chance.choice((2, 4))
-    count = chance.randint(2, 6)
+    crowded = chance.random() < 0.25
+    cards, count = (4, chance.randint(2, 3)) if crowded else (cards, chance.randint(2, 6))
     machines = {
         f"n{i}": tuple(Gpu(f"n{i}-g{j}", "H100", 80 * GIB) for j in range(cards)) for i in range(count)
     }
     lost = chance.choice((75.0, 90.0, 180.0, 300.0))
     return Scenario(
         machines=machines,
-        catalog=_catalog(chance, count, cards),
-        timers=Timers(lost=lost, lost_grace=lost),
+        catalog=_catalog(chance, count, cards, 6 if crowded else 4),
+        timers=Timers(lost=lost, lost_grace=lost, scale_window=chance.choice((60.0, 150.0, 300.0))),
         gateways=chance.randint(1, 3),
         clients=Clients(chance.uniform(4.0, 12.0), chance.choice((0.05, 0.1, 0.4))),
     )
 
 
-def _catalog(chance: Chance, nodes: int, cards: int) -> Catalog:
+def _catalog(chance: Chance, nodes: int, cards: int, most: int) -> Catalog:
     budget = max(2, nodes * cards * 3 // 4)
     models: dict[str, Model] = {}
     profiles: dict[str, Profile] = {}
-    for i in range(chance.randint(1, 4)):
-        gang = nodes >= 2 and chance.random() < 0.4
+    for i in range(chance.randint(1 if most == 4 else 4, most)):
+        gang = most == 4 and nodes >= 2 and chance.random() < 0.4
         profile = Profile(
             name=f"p{i}",
             engine="vllm",
             nodes=2 if gang else 1,
-            gpus_per_node=chance.choice((1, 1, 2)),
+            gpus_per_node=chance.choice((1, 1, 2)) if most == 4 else 1,
             tensor_parallel=1,
             cpu_memory=chance.choice((0, 16, 48)) * GIB,
             start_deadline=chance.choice((120.0, 300.0)),
             drain=chance.choice((20.0, 60.0, 120.0)),
         )
-        wanted = chance.randint(1, 3)
+        wanted = chance.randint(1, 3 if most == 4 else 2)
         needed = profile.nodes * profile.gpus_per_node * wanted
         if needed > budget:
             continue
         budget -= needed
+        few = chance.choice((0, 1, wanted)) if chance.random() < 0.4 else wanted
+        most = wanted if few < wanted else wanted + (chance.random() < 0.3)
         source = parse(f"hf://org/m{i}@main") if chance.random() < 0.8 else parse(f"file:///weights/m{i}")
         profiles[profile.name] = profile
-        models[f"m{i}"] = Model(f"m{i}", source, (profile.name,), scaling=Scaling(wanted, wanted))
+        models[f"m{i}"] = Model(
+            f"m{i}", source, (profile.name,), scaling=Scaling(few, most, chance.choice((2, 4)))
+        )
     return Catalog(models, profiles)
+
+
+def elastic(model: Model) -> bool:
+    """Whether its count follows its clients."""
+    return model.scaling.min < model.scaling.max
+
+
+def sizes(catalog: Catalog) -> dict[str, int]:
+    """What the hub says of the weights of a catalog, in bytes by cache name; of some it says nothing."""
+    sources = [model.source for model in catalog.models.values() if model.source.fetched]
+    return {
+        cache_name(source): UNIT
+        * sum(len(bytes_of(source.canonical, name, 0)) for name in names_of(source.canonical))
+        for source in sources
+        if cache_of(source.canonical)[2] % 4
+    }
+
+
+def sealed(catalog: Catalog) -> Catalog:
+    """The catalog with the digest of what it says."""
+    said = repr((sorted(catalog.models.items()), sorted(catalog.profiles.items())))
+    return dataclasses.replace(catalog, digest=hashlib.sha256(said.encode()).hexdigest())
 
 
 @functools.lru_cache(maxsize=4)
@@ -98,7 +127,10 @@ def current(catalog: Catalog) -> dict[str, dict[str, Profile]]:
 
 def scaled(catalog: Catalog, name: str, wanted: int) -> Catalog:
     """The catalog with another replica count for one model."""
-    model = dataclasses.replace(catalog.models[name], scaling=Scaling(wanted, wanted))
+    old = catalog.models[name].scaling
+    few = min(old.min, wanted) if old.min < old.max else wanted
+    scaling = dataclasses.replace(old, min=few, max=wanted)
+    model = dataclasses.replace(catalog.models[name], scaling=scaling)
     return dataclasses.replace(catalog, models={**catalog.models, name: model})
 
 

@@ -14,10 +14,13 @@ from collections.abc import Callable, Iterable
 
 from llmgw.agent.core import AgentState, Command, Launch
 from llmgw.catalog.model import Catalog
+from llmgw.catalog.sources import cache_name
+from llmgw.control.hands import Act, Verb
 from llmgw.fleet import events
+from llmgw.fleet.node import CachedWeights
 from llmgw.fleet.routes import Endpoint, Routes
 from llmgw.fleet.shard import ShardKey
-from llmgw.planning import actions
+from llmgw.planning import actions, gc
 from tests.sim import faults as fault_kinds
 from tests.sim import scenario
 from tests.sim.agents import Agent
@@ -32,11 +35,15 @@ from tests.sim.machines import Engine, Machine
 from tests.sim.oracle import Oracle, Violation
 from tests.sim.oracle_node import NodeOracle
 from tests.sim.processes import Process
-from tests.sim.rest import halted, unrest
+from tests.sim.rest import halted, under_way, unrest
 from tests.sim.telling import short
+from tests.sim.weights import Cache, Directory, Flight
 
 PATIENCE = 3600.0
 """Simulated seconds within which a healed world must come to rest."""
+
+LOOK, PASSES = 20.0, 20
+"""Seconds between two looks whether it did, and passes that it may take while nothing is under way."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -71,6 +78,7 @@ class World:
         self.told = 0
         self.disk = Disk(self.scenario.catalog)
         self.spoiled: set[str] = set()
+        self.rushes: collections.Counter[str] = collections.Counter()
         self.assigned: set[ShardKey] = set()
         self.took: collections.Counter[str] = collections.Counter()
         self.trace: list[str] = []
@@ -138,7 +146,7 @@ class World:
         if undo is None:
             return
         self.note(f"fault {fault.kind} {' '.join(self._victims)} for {fault.lasts:.1f}s")
-        self.took[fault.kind] += 1
+        self.took[fault.kind] += fault_kinds.KINDS[fault.kind].counts
         victims = tuple(self._victims)
         self._active.update(victims)
 
@@ -162,19 +170,29 @@ class World:
             self._end(number)
         self.spoiled.clear()
         for machine in self.machines.values():
+            machine.cursed = False
+        for gateway in self.gateways.values():
+            gateway.send_home()
+        for machine in self.machines.values():
             machine.traps.clear()
+            machine.cache.feels("")
+            machine.cache.others = 0
         self.note("every fault is over")
 
     def _come_to_rest(self) -> None:
         deadline = self.clock.now + PATIENCE
-        quiet, orders = 0, -1
+        quiet, orders, idle = 0, -1, 0
         while quiet < 3:
+            passes = self.control.loop.passes
+            self.clock.run(self.clock.now + LOOK)
             why = unrest(self)
             quiet = 0 if why or orders != self.oracle.orders else quiet + 1
             orders = self.oracle.orders
+            idle = idle + self.control.loop.passes - passes + 1 if why and not under_way(self) else 0
+            if idle > PASSES:
+                raise Violation("L1", f"{idle} passes without rest, and nothing is under way: {why}")
             if self.clock.now >= deadline:
                 raise Violation("L1", f"no rest {PATIENCE:g}s after the last fault: {why or 'orders go on'}")
-            self.clock.run(self.clock.now + 20.0)
         self.note("at rest")
 
     def _stay_at_rest(self, code: str, when: str, seconds: float = 0.0) -> None:
@@ -290,15 +308,37 @@ class World:
     def adopt(self, catalog: Catalog) -> None:
         """People apply a catalog; a control plane that is away reads it when it starts."""
         self.disk.catalog = catalog
+        self.disk.revision += 1
         self.note(f"catalog: {' '.join(f'{m.name}x{m.scaling.min}' for m in catalog.models.values())}")
         self.oracle.catalog_changed()
         if not self.control.life.over:
             self.control.adopt(catalog)
 
+    def act(self, verb: Verb, name: str, seconds: float | None = None) -> bool:
+        """People do something to a node or model by hand. Whether it was done."""
+        if not self.control.answers or not self.control.act(Act(verb, name, "people", "as drawn", seconds)):
+            return False
+        self.note(f"hand {verb} {name}")
+        if verb == "retry":
+            self.oracle.forgiven(name)
+        return True
+
     def propose(self, catalog: Catalog) -> None:
         """People try to apply a catalog that is wrong."""
         if self.control.answers:
             self.control.propose(catalog)
+
+    def collect(self) -> bool:
+        """People look at what nothing wants and have it removed; False where there is nothing."""
+        control = self.control
+        if not control.answers:
+            return False
+        wanted = frozenset(cache_name(model.source) for model in self.disk.catalog.models.values())
+        shown = gc.listing(control.fleet, gc.Wanted(wanted), self.clock.now, control.timers).by_node()
+        for node, entries in shown.items():
+            self.nodes.asked(node, entries, wanted)
+            control.collect(node, entries)
+        return bool(shown)
 
     # --- the control plane --------------------------------------------------------------------
 
@@ -398,11 +438,20 @@ class World:
         """Whether every rank of a replica does its part."""
         return bool(self.serving_replica(replica))
 
+    def rushed(self) -> tuple[str, ...]:
+        """The models to which clients flock just now."""
+        return tuple(name for name, count in self.rushes.items() if count)
+
+    def elastic(self, model: str) -> bool:
+        """Whether the count of a model's replicas follows its clients."""
+        models = self.disk.catalog.models
+        return model in models and scenario.elastic(models[model])
+
     # --- who watches --------------------------------------------------------------------------
 
     def launching(self, machine: Machine, command: Launch) -> None:
         """An engine is about to be executed."""
-        self.nodes.launching(machine, command.spec.replica, command.spec.key)
+        self.nodes.launching(machine, command.spec)
         self.oracle.launching(machine, command)
 
     def signalled(self, machine: Machine, process: Process, number: signal.Signals) -> None:
@@ -417,6 +466,21 @@ class World:
         """An agent has heard the control plane."""
         self.nodes.contacted(agent)
 
+    def written(self, cache: Cache, directory: Directory, flight: Flight) -> None:
+        """A flight is about to write into a partial."""
+        self.stirred()
+        self.nodes.written(cache, directory, flight)
+
+    def committed(self, cache: Cache, source: str) -> None:
+        """A final name stands for this source."""
+        self.note(f"{cache.node} has {source}")
+        self.nodes.committed(cache, source)
+
+    def removed(self, cache: Cache, entry: CachedWeights, found: Directory) -> None:
+        """A collect is about to remove this."""
+        self.note(f"{cache.node} removes {entry.source}")
+        self.nodes.removed(cache, entry, found)
+
     def cards_changed(self, machine: Machine) -> None:
         """Somebody else took a card, or let it go."""
         if machine.name in self.agents:
@@ -425,6 +489,7 @@ class World:
     def stepped(self, before: AgentState, commands: tuple[Command, ...]) -> None:
         """An agent's core made a step."""
         self.edges.stepped(before.shards, commands)
+        self.oracle.stepped()
 
     def heard(self, control: Control, event: events.Event) -> None:
         """An event is about to be applied to the fleet."""
@@ -454,7 +519,7 @@ class World:
         """One line of the trace."""
         text = f"{self.clock.now:11.4f} {line}"
         self._digest.update(text.encode())
-        self.told += 1
+        self.told += not line.startswith(("fault ", "hand "))
         if self._keep_trace:
             self.trace.append(text)
 
