@@ -136,8 +136,9 @@ class Supervisor:
         marked = marks.scan(self._launcher.node)
         found = self._launcher.records.read()
         decision = adopt.decide(found, marked, procfs.boot_id())
+        on_disk = {record.spec.key: record for record in found.records}
         for record in decision.adopt:
-            self._take_over(record, process.hold(record.identity))
+            self._take_over(record, process.hold(record.identity), on_disk.get(record.spec.key))
         for record in decision.sweep:
             self._take_over(record, None)
         for record in decision.forget:
@@ -148,7 +149,9 @@ class Supervisor:
         self._tasks.start("trim logs", self._trim())
         return found.problems
 
-    def _take_over(self, record: Record, leader: process.Leader | None) -> None:
+    def _take_over(
+        self, record: Record, leader: process.Leader | None, on_disk: Record | None = None
+    ) -> None:
         tree = Tree(record.identity, self._launcher.cgroups, leader)
         key = record.spec.key
         self._engines[key] = engine = _Engine(record, tree=tree)
@@ -157,7 +160,8 @@ class Supervisor:
         if leader is None:
             self.tell(core.Exited(key, "its leader died while no agent was watching"))
             return
-        self._keep(engine, record)
+        if record != on_disk:  # sixty-four that are as they were would be as many waits for the disk
+            self._keep(engine, record)
         self._watch(engine, record, leader)
 
     async def _end_orphan(self, identity: marks.Identity) -> None:
