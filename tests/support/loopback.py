@@ -45,10 +45,14 @@ class Ran:
 
 
 class Node:
-    """One node. `obeyed` counts its commands; what it was told to run, it says that it runs."""
+    """One node. `obeyed` counts its commands; what it was told to run, it says that it runs.
+
+    While it is `held` it takes its commands and does nothing about them, until it is `let`.
+    """
 
     def __init__(self, info: NodeInfo, port: int) -> None:
-        self.info, self.obeyed = info, 0
+        self.info, self.obeyed, self.held = info, 0, False
+        self._waiting: list[Command] = []
         self._shards: dict[ShardKey, tuple[ShardSpec, ShardStatus]] = {}
         self._link = Link(
             lambda: connect("127.0.0.1", port, "/agent"),
@@ -69,8 +73,21 @@ class Node:
     async def run(self) -> None:
         await self._link.run()
 
+    def let(self) -> None:
+        """Do what it was told meanwhile. In the thread of the control plane only."""
+        self.held = False
+        waiting, self._waiting = self._waiting, []
+        for command in waiting:
+            self._do(command)
+
     def _obey(self, command: Command) -> None:
         self.obeyed += 1
+        if self.held:
+            self._waiting.append(command)
+        else:
+            self._do(command)
+
+    def _do(self, command: Command) -> None:
         match command:
             case messages.Assign(spec=spec):
                 self._says(spec, ShardStatus(*spec.key, "held"))
@@ -145,6 +162,16 @@ class Loopback(contextlib.AbstractContextManager["Loopback"]):
         """A node falls silent; until it is Unreachable."""
         self._soon(self._tasks[name].cancel)
         wait_for(lambda: self.standings().get(name) != "Ready", f"{name} is gone", within=10.0)
+
+    def hold(self) -> None:
+        """From now on no node does anything."""
+        for node in self.nodes.values():
+            node.held = True
+
+    def let(self) -> None:
+        """Every node does what it was told meanwhile, and goes on obeying."""
+        for node in self.nodes.values():
+            self._soon(node.let)
 
     def standings(self) -> Mapping[str, str]:
         """Name → what the control plane thinks of it."""
