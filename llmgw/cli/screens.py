@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from llmgw.kit.text import columns, safe
+from llmgw.kit.text import columns, count, safe
 from llmgw.kit.units import show_bytes, show_memory, show_seconds
 from llmgw.planning.gc import Listing
 from llmgw.planning.screen import ModelRow, NodeRow, ReplicaRow, ShardRow
@@ -153,6 +153,6 @@ def listing_lines(listing: Listing, names: dict[str, str]) -> list[str]:
         f"Not asked: {safe(names.get(item.node, item.node))}: {safe(item.because)}"
         for item in listing.not_asked
     ]
-    count = len(listing.candidates)
-    lines.append(f"{count} items, {show_bytes(listing.size)}." if count else "Nothing to collect.")
+    items = len(listing.candidates)
+    lines.append(f"{count(items, 'item')}, {show_bytes(listing.size)}." if items else "Nothing to collect.")
     return lines

@@ -36,7 +36,9 @@ class Board:
     are in `joined`. `cordoned` says why a node takes nothing new: people's marks and quarantine.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, wants: Wants | None = None) -> None:
+        """`wants` spares working them out where somebody else has, for the same catalog."""
+        self._given = wants
         self._forget()
 
     def _forget(self) -> None:
@@ -231,7 +233,8 @@ class Board:
             return
         self._all_stale()
         self.needs.searches.clear()
-        self.wants = None if catalog is None else Wants(catalog)
+        given = self._given if self._given is not None and self._given.catalog is catalog else None
+        self.wants = None if catalog is None else given or Wants(catalog)
         self.stock.label_keys(self.wants.label_keys if self.wants is not None else frozenset())
         self._pressure = None
         self._all_stale()

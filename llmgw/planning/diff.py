@@ -58,7 +58,7 @@ def _change(old: Catalog | None, new: Catalog, name: str) -> Change:
         return Change("source_changed", f"source -> {now.source.canonical}", new.place(key, "source"))
     if set(old.generations(was)) != set(new.generations(now)):
         return _profile_change(old, new, was, now)
-    if was.scaling != now.scaling:
+    if was.scaling.min != now.scaling.min:
         said = f"scaling.min {was.scaling.min} -> {now.scaling.min}"
         return Change("scaled", said, new.place(key, "scaling.min") or new.place(key, "scaling"))
     return Change("unchanged", "")
@@ -110,6 +110,12 @@ def routing(old: Catalog | None, new: Catalog) -> list[Routing]:
                 said = f"{field} {', '.join(a) or 'none'} -> {', '.join(b) or 'none'}"
                 found.append(Routing(name, said, new.place(f"model/{name}", field)))
         if was.scaling != now.scaling and was.scaling.min == now.scaling.min:
-            said = f"scaling {was.scaling.min}..{was.scaling.max} -> {now.scaling.min}..{now.scaling.max}"
-            found.append(Routing(name, said, new.place(f"model/{name}", "scaling")))
+            found.append(Routing(name, _scaling(was, now), new.place(f"model/{name}", "scaling")))
     return found
+
+
+def _scaling(was: Model, now: Model) -> str:
+    """Every bound that changed, old and new."""
+    fields = (field.name for field in dataclasses.fields(now.scaling))
+    pairs = ((name, getattr(was.scaling, name), getattr(now.scaling, name)) for name in fields)
+    return ", ".join(f"scaling.{name} {a} -> {b}" for name, a, b in pairs if a != b)

@@ -18,10 +18,12 @@ from llmgw.kit.text import count
 from llmgw.planning import diff
 from llmgw.planning.actions import Assign
 from llmgw.planning.alone import left_alone
+from llmgw.planning.board import Board
 from llmgw.planning.costs import Known
 from llmgw.planning.desired import Desired
 from llmgw.planning.fired import Fired
 from llmgw.planning.ledger import Ledger
+from llmgw.planning.notes import notes
 from llmgw.planning.rehearse import Rehearsal, rehearse
 from llmgw.planning.rows import Command, Origin, Row, Telling, duration, replica_rows, routing_rows, rowless
 from llmgw.planning.view import View, look
@@ -108,10 +110,10 @@ def make_plan(
     """
     if new.catalog is None:
         raise ValueError("a plan needs a catalog")
-    played = rehearse(new, fleet, ledger, now, chance, timers)
+    looked = look(new, fleet, ledger, now, timers)
+    played = rehearse(new, fleet, ledger, now, chance, timers, wants=looked.board.wants)
     changed = diff.changes(old.catalog, new.catalog)
     known = known or Known()
-    looked = look(new, fleet, ledger, now, timers)
     told = Telling(fleet, changed, command, known, new.marks.draining, looked.lost)
     rows = replica_rows(played, told)
     rows += rowless(rows, changed)
@@ -121,8 +123,8 @@ def make_plan(
         base=base,
         rows=tuple(rows),
         service=_service(played, changed),
-        unplaced=_unplaced(played, new, changed, known, now, timers),
-        alarms=played.alarms,
+        unplaced=_unplaced(played, new, changed, known, looked),
+        alarms=(*played.alarms, *notes(rows, new.catalog)),
         catalog_digest=new.catalog.digest,
         alone=left_alone(looked),
         seconds=duration(rows, played),
@@ -148,13 +150,13 @@ def _unplaced(
     new: Desired,
     changed: Mapping[str, diff.Change],
     known: Known,
-    now: float,
-    timers: Timers,
+    looked: View,
 ) -> tuple[NotPlaced, ...]:
     """What found no place, with reasons, and for the first few what would help."""
     if not played.unplaced or new.catalog is None:
         return ()
-    view = look(new, played.fleet, played.ledger, now, timers)
+    board = Board(looked.board.wants)
+    view = look(new, played.fleet, played.ledger, looked.now, looked.timers, board)
     found: list[NotPlaced] = []
     told = _named(played)
     for item in played.unplaced:

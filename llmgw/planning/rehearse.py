@@ -21,6 +21,7 @@ from llmgw.planning.desired import Desired
 from llmgw.planning.ledger import Ledger
 from llmgw.planning.needs import Unplaced
 from llmgw.planning.settle import Settled, settle
+from llmgw.planning.wants import Wants
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -53,10 +54,21 @@ class Rehearsal:
 
 
 def rehearse(
-    desired: Desired, fleet: Fleet, ledger: Ledger, now: float, chance: Chance, timers: Timers
+    desired: Desired,
+    fleet: Fleet,
+    ledger: Ledger,
+    now: float,
+    chance: Chance,
+    timers: Timers,
+    *,
+    wants: Wants | None = None,
 ) -> Rehearsal:
-    """Run forward until nothing is left to do. Raises nothing: what cannot be placed is in `unplaced`."""
+    """Run forward until nothing is left to do. Raises nothing: what cannot be placed is in `unplaced`.
+
+    `wants` spares working out what the catalog asks for, where that is known.
+    """
     stage = _Stage(desired, fleet, ledger, now, chance, timers)
+    stage.board = Board(wants)
     return stage.run()
 
 

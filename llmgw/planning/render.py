@@ -21,7 +21,7 @@ LEGEND = {
     "+/-": "replace, the new one first",
     "-/+": "replace, the old one first: capacity dips",
     "=>": "move to another node",
-    "~": "routing or bounds only",
+    "~": "nothing restarts: routing, bounds, or what already runs so",
     "<=": "fetch weights",
     "!": "cannot be placed",
     ".": "left alone on purpose",

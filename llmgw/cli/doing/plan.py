@@ -131,7 +131,9 @@ def _write(path: pathlib.Path, text: str) -> None:
 
 
 def _next(plan: Plan, source: Source) -> None:
-    if not plan.empty and not plan.suppose and source.fleet is None and not source.base:
+    if plan.rows and all(row.origin == "healing" for row in plan.rows):
+        click.echo("Nothing to apply: the control plane does this by itself.", err=True)
+    elif not plan.empty and not plan.suppose and source.fleet is None and not source.base:
         allowed = "".join(f" {guard.allow}" for guard in plan.guards)
         ref = f" --ref {source.ref}" if source.ref else ""
         click.echo(f"Next: llmgw apply{ref} --expect {plan.id}{allowed}", err=True)

@@ -1,0 +1,73 @@
+"""What a plan says beside its rows, and what it must not say."""
+
+from llmgw.catalog.model import Catalog, Scaling
+from llmgw.kit.chance import seeded
+from llmgw.planning.desired import Desired
+from llmgw.planning.plan import Plan, make_plan
+from llmgw.planning.render import plan_lines
+from tests.planning.story import Story, a_catalog, a_model, a_node, a_profile
+
+OTHER = a_profile(args=(("threads", 2),))
+
+
+def plan(story: Story, new: Catalog) -> Plan:
+    """The plan from the story's catalog to `new`."""
+    return make_plan(
+        story.desired, Desired(new), story.fleet, story.ledger, story.now, seeded(3), story.timers, base=1
+    )
+
+
+def served(*models: str, gpus: int = 4) -> Story:
+    """These models, one replica each, ready for long on one node."""
+    story = Story(a_node("n0", gpus=gpus), catalog=a_catalog(*map(a_model, models)))
+    story.runs()
+    return story.after(400)
+
+
+def test_gaps_are_told_with_their_order() -> None:
+    """Two models of one profile on a full node: two gaps, which first, and that the second waits."""
+    story = served("ada", "bob", gpus=2)
+    told = plan(story, a_catalog(a_model("ada"), a_model("bob"), profiles=[OTHER]))
+    assert [row.symbol for row in told.rows] == ["-/+", "-/+"]
+    (said,) = told.alarms
+    assert said == (
+        "2 replicas with a gap, for there is no room for old and new: one after the other in this order, "
+        "each when the one before serves: ada, bob"
+    )
+    assert any(said in line for line in plan_lines(told))
+    assert [(row.lowest, row.after) for row in told.service] == [(0, 1), (0, 1)]
+    assert plan(served("ada", gpus=4), a_catalog(a_model("ada"), profiles=[OTHER])).alarms == ()
+
+
+def test_a_smaller_profile_is_told() -> None:
+    """The big one finds no place beside what serves, so the roll-out lands on the small one: nobody wants to find out."""
+    big = a_profile("big", gpus_per_node=3)
+    model = a_model("ada", profiles=("big", "small"))
+    story = Story(a_node("n0", gpus=4), catalog=a_catalog(model, profiles=[big]))
+    story.runs()
+    changed = a_profile("big", gpus_per_node=3, args=(("threads", 2),))
+    told = plan(story.after(400), a_catalog(model, profiles=[changed, OTHER]))
+    assert told.alarms == ("ada gets a replica under profile small: its first one, big, finds no place then",)
+
+
+def test_bounds_are_told_by_what_changed() -> None:
+    """A target or an upper bound is no `scaling.min 1 -> 1`, and restarts nothing."""
+    story = served("ada")
+    told = plan(story, a_catalog(a_model("ada", scaling=Scaling(1, 3, 5))))
+    was = Scaling(1, 1)
+    assert [(row.symbol, row.code, row.said) for row in told.rows] == [
+        ("~", "routing", f"scaling.max 1 -> 3, scaling.target_in_flight {was.target_in_flight} -> 5")
+    ]
+    more = plan(story, a_catalog(a_model("ada", replicas=2)))
+    assert [row.said for row in more.rows] == ["scaling.min 1 -> 2"]
+
+
+def test_an_argument_that_is_taken_back_is_not_called_routing() -> None:
+    """What runs is of that generation already: nothing restarts, and the legend says just that."""
+    story = served("ada")
+    story.desired = Desired(a_catalog(a_model("ada"), profiles=[OTHER]))
+    told = plan(story, a_catalog(a_model("ada")))
+    assert [(row.symbol, row.code) for row in told.rows] == [("~", "engine_args_changed")]
+    assert any(
+        "nothing restarts: routing, bounds, or what already runs so" in line for line in plan_lines(told)
+    )
