@@ -9,8 +9,6 @@ import importlib
 import os
 import pathlib
 import sys
-import tempfile
-import traceback
 
 import click
 
@@ -124,6 +122,9 @@ def run(arguments: list[str]) -> int:
 
 def _bug() -> int:
     """Keep the traceback where it can be sent to us; say where."""
+    import tempfile
+    import traceback
+
     with tempfile.NamedTemporaryFile("w", prefix="llmgw-bug-", suffix=".txt", delete=False) as file:
         traceback.print_exc(file=file)
     said = f"error: cannot go on: this is a bug in llmgw\n  help: report it with {pathlib.Path(file.name)}"

@@ -5,17 +5,13 @@ YAML, and nothing fails: a TAB that knows nothing offers nothing. Light: complet
 """
 
 import contextlib
-import json
 import os
 import pathlib
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
-
-from llmgw.kit.clock import SystemClock
 
 FRESH = 5.0
 """Seconds in which what is known is not asked for again."""
@@ -33,6 +29,8 @@ def directory() -> pathlib.Path:
 
 def fresh(server: str) -> bool:
     """Whether what is known of this control plane was written just now."""
+    from llmgw.kit.clock import SystemClock
+
     with contextlib.suppress(OSError):
         for path in _files():
             age = SystemClock().wall().timestamp() - path.stat().st_mtime
@@ -43,6 +41,9 @@ def fresh(server: str) -> bool:
 
 def remember(server: str, told: Mapping[str, Any]) -> None:
     """Keep what a control plane told. Raises OSError."""
+    import json
+    import tempfile
+
     cluster = "".join(c if c.isalnum() or c in "-_." else "_" for c in str(told.get("cluster", "")))[:100]
     place = directory() / (cluster.strip(".") or "llmgw")
     place.mkdir(parents=True, exist_ok=True)
@@ -67,6 +68,8 @@ def _files() -> list[pathlib.Path]:
 
 
 def _read(path: pathlib.Path) -> Mapping[str, Any]:
+    import json
+
     try:
         told = json.loads(path.read_bytes())
     except (OSError, ValueError):

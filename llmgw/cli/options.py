@@ -1,13 +1,11 @@
 """Options that several verbs share, and the kinds of value they take. Light: every `--help` imports this."""
 
-import dataclasses
 import pathlib
 from collections.abc import Callable
 from typing import Any
 
 import click
 
-from llmgw.fleet.expiry import Timers
 from llmgw.kit.units import seconds, size
 
 SERVER = "127.0.0.1:7600"
@@ -182,7 +180,9 @@ def screen_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def timers_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """`--timer NAME=DURATION`, repeatable; every field of `fleet.expiry.Timers`."""
-    names = ", ".join(field.name for field in dataclasses.fields(Timers))
+    from llmgw.fleet.expiry import Timers
+
+    names = ", ".join(Timers.__dataclass_fields__)
     return click.option(
         "--timer", "timers", multiple=True, metavar="NAME=DURATION", help=f"Set a timer: {names}."
     )(function)

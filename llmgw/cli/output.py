@@ -8,7 +8,6 @@ import codecs
 import io
 import os
 import re
-import shutil
 import sys
 from collections.abc import Iterable, Mapping
 
@@ -51,7 +50,11 @@ def chosen(option: str, environment: Mapping[str, str]) -> bool | None:
 
 def width() -> int | None:
     """Columns of the terminal on stdout; None without one: nothing is shortened then."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    if not sys.stdout.isatty():
+        return None
+    import shutil
+
+    return shutil.get_terminal_size().columns
 
 
 def say(lines: Iterable[str]) -> None:
