@@ -3,7 +3,7 @@
 A bare repository is `origin`, a stand-in is GitHub, and the jobs of the file that `llmgw init --ci github` writes
 are run from that file, each in a clone of its own, against a real control plane, agent and engines. What was
 reviewed is applied; what is another plan by then, was cut, forged, in conflict or planned against nothing is not.
-`--mutant NAME` plants a bug in the `llmgw` of the jobs, and the lab must notice.
+`--mutant NAME` plants a bug in the `llmgw` of the jobs, and the lab must end red.
 """
 
 import argparse
@@ -181,7 +181,7 @@ def reviewed(tour: Tour) -> None:
         "beta" in change and "first" not in change.partition("<details>")[0], f"this change is beta: {change}"
     )
     must("aliases none -&#62; first" in pending, f"main's alias is pending: {pending}")
-    must("127.0.0.1" not in comment.body and "node-1" in comment.body, "the fleet is redacted")
+    must("127.0.0.1" not in comment.body and "node-0001" in comment.body, "the fleet is redacted")
     tour.took_effect["comments"] = 1
 
 
@@ -292,8 +292,6 @@ def run(argv: Sequence[str]) -> Outcome:
         tour.github, tour.origin = github.StandIn(), directory / "origin.git"
         with github.serving(tour.github), tour.stage:
             failed = play(tour, STEPS, options.until)  # type: ignore[arg-type]  # each takes a Tour
-    if options.mutant:
-        return Outcome(bool(failed), {"noticed": failed or 0}, said=f"{options.mutant} noticed by {failed}")
     return Outcome(
         not failed, dict(tour.took_effect), {"steps": len(STEPS)}, f"{failed} failed" if failed else ""
     )

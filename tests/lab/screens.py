@@ -2,7 +2,7 @@
 
 A control plane whose day stands still answers; each verb runs as a person runs it, on a pseudo-terminal of 80
 and of 100 columns, into a pipe, and in an ASCII locale. What comes out must be the golden file to the letter.
-`--write` draws them anew. `--mutant NAME` plants a bug in the processes, and screens must differ.
+`--write` draws them anew. `--mutant NAME` plants a bug in the processes, and the lab must end red.
 """
 
 import argparse
@@ -63,8 +63,6 @@ def run(argv: Sequence[str]) -> Outcome:
                 )
     took = {**counted, "questions to the control plane": asked}
     figures = {"screens": len(wanted), "differ": len(differ)}
-    if options.mutant:
-        return Outcome(bool(differ), took, figures, f"{options.mutant}: {len(differ)} screens differ")
     return Outcome(not differ, took, figures, ", ".join(differ[:10]))
 
 

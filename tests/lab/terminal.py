@@ -2,7 +2,7 @@
 
 A control plane on loopback whose nodes obey when they are let. The person says yes, makes the window narrower,
 presses Ctrl-C and attaches again. What is on the screen at the end is complete, no line is broken by the resize,
-and the apply went on all the while. `--mutant NAME` plants a bug in what runs on the terminal.
+and the apply went on all the while. `--mutant NAME` plants a bug in what runs on the terminal, and the lab must end red.
 """
 
 import argparse
@@ -26,7 +26,7 @@ MUTANTS = {
         "def wrong(client, followed, limit):\n"
         "    code = right(client, followed, limit)\n"
         "    if code == 130:\n"
-        "        client.post('/v1/apply', {'files': {}, 'allowed': [('empty', '')], 'who': 'x'})\n"
+        "        client.post('/v1/apply', {'files': {}, 'allowed': [('empty', ''), ('mass_stop', '12')], 'who': 'x'})\n"
         "    return code\n"
         "a._follow = wrong\n"
     ),
@@ -55,8 +55,6 @@ def run(argv: Sequence[str]) -> Outcome:
                 failed = ""
             except AssertionError as error:
                 failed = str(error)[:600]
-    if options.mutant:
-        return Outcome(bool(failed), {"noticed": bool(failed)}, said=f"{options.mutant}: {failed}")
     return Outcome(not failed, took, said=failed)
 
 
