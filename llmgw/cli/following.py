@@ -4,6 +4,7 @@ Used by `apply`, `rollback` and `up`. All of it goes to stderr: it is progress, 
 what moves is a region that is drawn again (`live`); elsewhere it is a line now and then.
 """
 
+import base64
 import dataclasses
 import sys
 import time
@@ -98,8 +99,8 @@ class _Follower:
         """Nothing where its node cannot be asked: a failure of that is none of the apply."""
         try:
             told = self._client.lines("/v1/logs", name=replica, tail=LAST_LINES)
-            whole = "".join(str(piece.get("data", "")) for piece in told)
-            return whole.splitlines()[-LAST_LINES:]
+            whole = b"".join(base64.b64decode(piece.get("data", "")) for piece in told)
+            return whole.decode(errors="replace").splitlines()[-LAST_LINES:]
         except (LlmgwError, ValueError):
             return []
 

@@ -72,6 +72,5 @@ def failure_hint(entry: Mapping[str, Any]) -> str:
     """What to run after a failure; nothing where the event is none."""
     if entry["kind"] != "shard" or " failed" not in entry["said"]:
         return ""
-    return (
-        f"it is tried again. Logs: llmgw logs {entry['about']} --previous   Why: llmgw why {entry['about']}"
-    )
+    replica = str(entry["about"])
+    return f"it is tried again. Logs: llmgw logs {replica}   Why: llmgw why {replica.rpartition('/')[0]}"

@@ -1,5 +1,6 @@
 """An apply on the screen: its price, its files, what moves while it goes on, and how that reads afterwards."""
 
+import base64
 import dataclasses
 import io
 import json
@@ -11,6 +12,7 @@ import pytest
 from llmgw.cli.doing.apply import cost
 from llmgw.cli.doing.history import history_lines
 from llmgw.cli.exits import Exit
+from llmgw.cli.following import Followed, follow
 from llmgw.cli.live import Plain, region
 from llmgw.cli.moving import MOST, Estimates, failure_hint, moving, worth_a_line
 from llmgw.cli.saved import load, save
@@ -90,7 +92,8 @@ def test_which_events_are_worth_a_line_beside_a_region() -> None:
     assert shown == [True, False, True]
     assert worth_a_line(entry("alarm", "anything"))
     assert not worth_a_line(entry("action", "assign rank 0"))
-    assert "llmgw logs a/ab" in failure_hint(entry("shard", "rank 0 failed: exit 1"))
+    hint = failure_hint(entry("shard", "rank 0 failed: exit 1"))
+    assert hint.endswith("Logs: llmgw logs a/ab   Why: llmgw why a")
     assert not failure_hint(entry("shard", "rank 0 ready"))
 
 
@@ -102,6 +105,39 @@ def test_without_a_terminal_what_has_not_moved_is_not_said_again(capsys: pytest.
             shown.draw(lines)
         shown.say("done")
     assert capsys.readouterr().err.split() == ["a", "b", "c", "done"]
+
+
+class Failing:
+    """A client that hears of one failure, then that all is done."""
+
+    def __init__(self) -> None:
+        self.entries = [
+            {"number": 7, "kind": "shard", "about": "a/ab", "said": "rank 0 failed: exit 1"},
+            {"number": 8, "kind": "shard", "about": "a/ab", "said": "rank 0 failed: exit 1"},
+        ]
+
+    def get(self, path: str, **query: int) -> object:
+        if path == "/v1/events":
+            return [entry for entry in self.entries if entry["number"] > query["after"]]
+        return {"ended": "now", "result": "superseded by revision 4 by dana", "waiting": []}
+
+    def lines(self, path: str, **query: object) -> Iterator[dict[str, str]]:
+        assert (path, query["name"]) == ("/v1/logs", "a/ab")
+        yield {"replica": "a/ab"}
+        said = "".join(f"line {number}\n" for number in range(9)).encode()
+        yield {"data": base64.b64encode(said[:20]).decode()}
+        yield {"data": base64.b64encode(said[20:] + b"\x1b[2J\n").decode()}
+
+
+def test_a_failure_shows_the_engines_own_last_lines_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """Five lines, without what a terminal would obey, and what to run next; another apply is named at the end."""
+    assert follow(Failing(), Followed(3, 6), 10.0) == Exit.FAILED  # type: ignore[arg-type]
+    said = capsys.readouterr().err.splitlines()
+    assert [line for line in said if "|" in line] == [
+        *(f"       | line {number}" for number in (5, 6, 7, 8)),
+        "       | \N{REPLACEMENT CHARACTER}[2J",
+    ]
+    assert said[-1].startswith("revision 3 is superseded by revision 4 by dana")
 
 
 # --- saved plans ------------------------------------------------------------------------------
