@@ -25,7 +25,7 @@ from tests.sim import run as sim_run
 from tests.sim.edges import EDGES
 from tests.sim.faults import KINDS
 from tests.sim.mutants import MUTANTS, planted
-from tests.sim.oracle import Violation
+from tests.sim.verdict import Violation
 from tests.sim.run import Run
 from tests.sim.shrink import shrink
 

@@ -4,12 +4,14 @@ Most of these lie in wait for their moment and are counted when it came. Some ar
 sprung once by what happens there.
 """
 
+import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tests.sim.kinds import WAITS, Fault, Kind, Undo
 from tests.sim.machines import Engine, Machine
 from tests.sim.processes import readable
+from tests.sim.weights import proven
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -103,6 +105,131 @@ def trap(world: "World", fault: Fault) -> None:
     world.machines[world.pick_machine(fault)].traps[fault.kind] = fault.size
 
 
+# --- weights ---------------------------------------------------------------------------------
+
+
+def mood(world: "World", fault: Fault) -> None:
+    """The hub answers this node wrongly the next time, and for a while from then on."""
+    world.machines[world.pick_machine(fault)].cache.feels(fault.kind, 10.0 + fault.lasts)
+
+
+def _under_way(strike: Callable[["World", str, Fault], None], *, unproven: bool = False) -> Kind:
+    """A node is struck while it fetches, and something has come."""
+
+    def begin(world: "World", fault: Fault) -> None:
+        def look() -> bool:
+            names = [
+                name
+                for name, agent in world.agents.items()
+                if any(
+                    each.writer is not None
+                    and each.size()
+                    and not (unproven and proven(each.writer.source.canonical))
+                    for each in agent.machine.cache.partials.values()
+                )
+            ]
+            if names:
+                name = names[fault.target % len(names)]
+                world.struck(fault.kind, name)
+                strike(world, name, fault)
+            return bool(names) or world.clock.now > fault.at + WAITS
+
+        world.lie_in_wait(look)
+
+    return Kind(begin, longest=60.0, most=6)
+
+
+def _killed(world: "World", name: str, fault: Fault) -> None:
+    world.kill_agent(name)
+    world.clock.after(0.1 + fault.lasts, lambda: world.start_agent(name))
+
+
+def _powered_off(world: "World", name: str, fault: Fault) -> None:
+    world.power_off(name)
+    world.clock.after(0.1 + fault.lasts, lambda: world.power_on(name))
+
+
+def _republished(world: "World", name: str, fault: Fault) -> None:
+    """What nothing proves is another file on its server from now on; and the fetch is cut."""
+    cache = world.machines[name].cache
+    cache.published += 1
+    cache.feels("careless-hub" if fault.size < 0.5 else "cut-fetch", 30.0)
+    _killed(world, name, fault)
+
+
+def disk_full(world: "World", fault: Fault) -> Undo | None:
+    """Somebody else fills the disk of a cache."""
+    cache = world.machines[world.pick_machine(fault)].cache
+    if cache.others:
+        return None
+    cache.others = max(0, cache.free() - int(60 * fault.size))
+
+    def undo() -> None:
+        cache.others = 0
+
+    return undo
+
+
+def damaged(world: "World", fault: Fault) -> Undo | None:
+    """A file of an entry that nobody uses loses its end."""
+    name = world.pick_machine(fault)
+    cache = world.machines[name].cache
+    idle = [entry for key, entry in cache.entries.items() if key not in _needed(world, name)]
+    if not idle:
+        return None
+    data = next(iter(idle[fault.target % len(idle)].files.values()))
+    del data[len(data) // 2 :]
+    return _nothing
+
+
+def odd_file(world: "World", fault: Fault) -> Undo | None:
+    """Somebody puts a file of their own into every entry, or one more link to one of ours; people collect."""
+    cache = world.machines[world.pick_machine(fault)].cache
+    entries = [*cache.entries.values(), *cache.partials.values()]
+    if not entries:
+        return None
+    for entry in entries:
+        ours = entry.found()[0]
+        linked = dataclasses.replace(ours, status=dataclasses.replace(ours.status, st_nlink=2))
+        odd = linked if fault.size < 0.5 else dataclasses.replace(ours, name="files/notes.txt")
+        entry.odd[odd.name] = odd
+    world.clock.after(fault.lasts * 0.9, world.collect, world.trouble)
+
+    def undo() -> None:
+        for entry in entries:
+            entry.odd.clear()
+
+    return undo
+
+
+def collected(world: "World", fault: Fault) -> None:
+    """People have removed what nothing wants, as soon as there is something."""
+
+    def look() -> bool:
+        found = world.collect()
+        if found:
+            world.struck(fault.kind, "")
+        return found or world.clock.now > fault.at + WAITS
+
+    world.lie_in_wait(look)
+
+
+def answers(world: "World", fault: Fault) -> None:
+    """Engines refuse, break or cut the requests of one gateway the next time, and for a while."""
+    world.gateways[world.pick_gateway(fault)].desk.feels(fault.kind, 5.0 + fault.lasts)
+
+
+def _needed(world: "World", name: str) -> set[str]:
+    agent = world.agents.get(name)
+    shards = agent.state.shards.values() if agent is not None else ()
+    users = {engine.spec.cache_name for engine in world.machines[name].living()}
+    return users | {kept.spec.cache_name for kept in shards}
+
+
+def _nothing() -> None:
+    """A fault that happened at once has no end."""
+
+
 NODE_KINDS: dict[str, Kind] = {
     "torn-record": _unwatched(_torn, longest=60.0),
     "pid-reused": _unwatched(_reused, longest=60.0),
@@ -111,5 +238,19 @@ NODE_KINDS: dict[str, Kind] = {
     "killed-in-launch": Kind(trap, longest=0.1, most=4),
     "term-ignored": Kind(trap, longest=0.1, most=4),
     "unkillable": Kind(trap, longest=0.1, most=4),
+    "bad-fetch": Kind(mood, longest=240.0, most=4),
+    "wrong-bytes": Kind(mood, longest=240.0, most=4),
+    "cut-fetch": Kind(mood, longest=240.0, most=4),
+    "careless-hub": Kind(mood, longest=400.0, most=4),
+    "killed-in-fetch": _under_way(_killed),
+    "power-loss-in-fetch": _under_way(_powered_off),
+    "republished": _under_way(_republished, unproven=True),
+    "engine-rests": Kind(answers, longest=100.0),
+    "engine-breaks": Kind(answers, longest=100.0),
+    "answer-cut": Kind(answers, longest=100.0),
+    "disk-full": Kind(disk_full, longest=200.0),
+    "damaged-entry": Kind(damaged, longest=0.1, most=4),
+    "odd-file": Kind(odd_file, longest=600.0, most=4),
+    "collect": Kind(collected, longest=0.1, most=9),
 }
 """Kinds of faults of a node, by name."""

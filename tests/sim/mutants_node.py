@@ -3,9 +3,11 @@
 import dataclasses
 from typing import Any
 
-from llmgw.agent import adopt, core, marks
+from llmgw.agent import adopt, answer, collect, core, fetch, manifest, marks, partial
 from llmgw.agent.kernel import LINUX, live
-from llmgw.planning import placement
+from llmgw.gateway import exchange
+from llmgw.planning import gc, placement
+from llmgw.routing import retry, table
 from tests.sim.planting import Mutant, always
 
 
@@ -93,6 +95,77 @@ def _strangers_hold_nothing(right: Any) -> Any:
     return card_fits
 
 
+# --- weights ---------------------------------------------------------------------------------
+
+
+def _wanted_is_offered(right: Any) -> Any:
+    """What the catalog wants, and nobody runs just now, is in the listing."""
+
+    def stays(*seen: Any) -> str:
+        found = str(right(*seen))
+        return "" if found == gc.WANTED else found
+
+    return stays
+
+
+def _needed_is_removed(right: Any) -> Any:
+    """What shards of the node need is collected."""
+
+    def out_of_turn(name: str, revision: int, newest: int, fetching: Any, needed: Any) -> Any:
+        return right(name, revision, newest, fetching, ())
+
+    return out_of_turn
+
+
+def _part_is_believed(right: Any) -> Any:
+    """A part is appended whatever it says of itself."""
+
+    def part(have: Any, headers: Any) -> Any:
+        total = int(headers["content-range"].rpartition("/")[2])
+        return answer.Append(total)
+
+    return part
+
+
+def _boot_is_ignored(right: Any) -> Any:
+    """Bytes of before a reboot count like others."""
+
+    def built_on(noted: Any, size: Any, *, checked: bool, boot: str) -> Any:
+        return right(noted, size, checked=True, boot=boot)
+
+    return built_on
+
+
+# --- requests --------------------------------------------------------------------------------
+
+
+def _tried_again(right: Any) -> Any:
+    """Where a request was before is forgotten."""
+
+    def pick(route: Any, journey: Any, *rest: Any) -> Any:
+        return right(route, dataclasses.replace(journey, tried=()), *rest)
+
+    return pick
+
+
+def _cut_is_tried_again(right: Any) -> Any:
+    """An answer that breaks off is asked for anew."""
+
+    def broken(self: exchange.Exchange, said: str, out: bytes) -> None:
+        self._relay = None
+        self._failed(said, died=True)
+
+    return broken
+
+
+def _draining_is_offered(right: Any) -> Any:
+    def build(routes: Any) -> Any:
+        open_ = tuple(dataclasses.replace(each, draining=False) for each in routes.endpoints)
+        return right(dataclasses.replace(routes, endpoints=open_))
+
+    return build
+
+
 NODE_MUTANTS: dict[str, Mutant] = {
     "nobody-leads": Mutant("a restarted agent ends what runs", adopt, "_leader", _nobody_leads),
     "reached-is-forgotten": Mutant(
@@ -124,6 +197,56 @@ NODE_MUTANTS: dict[str, Mutant] = {
         "_undescribed",
         _orphans_end_at_once,
         meets="torn-record",
+    ),
+    "wanted-is-offered": Mutant(
+        "gc offers what the catalog wants", gc, "_stays", _wanted_is_offered, meets="collect"
+    ),
+    "whose-is-not-asked": Mutant(
+        "what others put into an entry goes with it",
+        collect,
+        "check",
+        lambda _: always(None),
+        meets="odd-file",
+    ),
+    "needed-is-removed": Mutant(
+        "what a shard needs is collected", collect, "out_of_turn", _needed_is_removed, rare=True
+    ),
+    "sizes-are-not-looked-at": Mutant(
+        "an entry is whole by its manifest alone",
+        manifest,
+        "flaw_of",
+        lambda _: always(""),
+        meets="damaged-entry",
+    ),
+    "digests-are-not-compared": Mutant(
+        "bytes are not proven", fetch, "fault_of", lambda _: always(""), meets="wrong-bytes"
+    ),
+    "part-is-believed": Mutant(
+        "what comes is appended to what was there", answer, "_part", _part_is_believed, meets="republished"
+    ),
+    "boot-is-ignored": Mutant(
+        "bytes of before a reboot count",
+        partial,
+        "built_on",
+        _boot_is_ignored,
+        rare=True,
+        meets="power-loss-in-fetch",
+    ),
+    "tried-again": Mutant(
+        "a request goes to the same replica again", retry, "_pick", _tried_again, meets="engine-rests"
+    ),
+    "no-budget": Mutant(
+        "a request is tried for ever", retry, "_spent", lambda _: always(None), meets="engine-rests"
+    ),
+    "cut-is-tried-again": Mutant(
+        "an answer that broke off is asked for anew",
+        exchange.Exchange,
+        "_break",
+        _cut_is_tried_again,
+        meets="answer-cut",
+    ),
+    "draining-is-offered": Mutant(
+        "a gateway sends clients to what drains", table, "build", _draining_is_offered
     ),
     "strangers-hold-nothing": Mutant(
         "cards of strangers are offered", placement, "_card_fits", _strangers_hold_nothing, meets="card-taken"

@@ -23,6 +23,7 @@ from tests.sim import scenario
 from tests.sim.gateways import LOAD_EVERY, Gateway
 from tests.sim.machines import Engine, Machine
 from tests.sim.oracle_people import PeopleOracle
+from tests.sim.verdict import Violation
 
 if TYPE_CHECKING:
     from tests.sim.control import Control
@@ -38,18 +39,6 @@ DEAF = 4.0
 SWEEP = 150.0
 """Seconds without a disturbance in which every shard of a failed replica must be gone: stop grace 20,
 verification 60, memory 20, and orders that were lost are given again."""
-
-
-class Violation(Exception):
-    """An invariant does not hold. `code` is its name in the design."""
-
-    def __init__(self, code: str, said: str) -> None:
-        super().__init__(code, said)
-        self.code = code
-        self.said = said
-
-    def __str__(self) -> str:
-        return f"{self.code}: {self.said}"
 
 
 @dataclasses.dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""What must always hold on a node, judged by its processes: S11, S12, S13 and L3.
+"""What must always hold on a node, judged by its processes and its disk: S11, S12, S13, S16, S17 and L3.
 
 `sim.world` calls one method per thing that happens; `sim.oracle` judges everything above the node. Who
 truly descends from which launch is known here, and to nobody else.
@@ -8,11 +8,15 @@ import signal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from llmgw.agent.manifest import name_of
+from llmgw.fleet.node import CachedWeights
+from llmgw.fleet.shard import ShardSpec
 from llmgw.planning import actions
 from tests.sim.agents import INVENTORY_EVERY, Agent
 from tests.sim.machines import Engine, Machine
-from tests.sim.oracle import Violation
 from tests.sim.processes import Process, readable
+from tests.sim.verdict import require
+from tests.sim.weights import Cache, Directory, Flight
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -24,18 +28,13 @@ SEEN = 2 * INVENTORY_EVERY
 """Seconds without a disturbance after which the control plane knows who holds which card."""
 
 
-def require(holds: bool, code: str, said: str) -> None:
-    """Raise Violation unless it `holds`."""
-    if not holds:
-        raise Violation(code, said)
-
-
 class NodeOracle:
     """The judge of every node of one run."""
 
     def __init__(self, world: "World") -> None:
         self._world = world
         self._expected: dict[str, list[tuple[Engine, str]]] = {}
+        self._shown: dict[str, tuple[frozenset[CachedWeights], frozenset[str]]] = {}
 
     # --- signals ------------------------------------------------------------------------------
 
@@ -81,10 +80,14 @@ class NodeOracle:
             lives = twin is not None and twin.leader and twin.spec.key == kept.spec.key
             require(lives or kept.state == "failed", "S11", f"{kept.spec.replica} was adopted as {kept.pid}")
 
-    def launching(self, machine: Machine, engine_of: str, key: tuple[str, int]) -> None:
-        """S11: no second process for a shard."""
-        twins = [str(engine) for engine in machine.living() if engine.spec.key == key]
-        require(not twins, "S11", f"{engine_of} is executed while {', '.join(twins)} lives")
+    def launching(self, machine: Machine, spec: ShardSpec) -> None:
+        """S11: no second process for a shard. S17: on the right weights."""
+        twins = [str(engine) for engine in machine.living() if engine.spec.key == spec.key]
+        require(not twins, "S11", f"{spec.replica} is executed while {', '.join(twins)} lives")
+        if spec.source.fetched:
+            entry = machine.cache.entries.get(spec.cache_name)
+            right = entry is not None and machine.cache.right(spec.source.canonical, entry)
+            require(right, "S17", f"{spec.replica} is executed on {machine.name} with wrong weights")
 
     # --- what nothing describes ---------------------------------------------------------------
 
@@ -114,6 +117,42 @@ class NodeOracle:
             long = gpu in taken and min(now - taken[gpu], now - self._world.calm_since(node)) > SEEN
             require(not long, "S13", f"{action.spec.replica} gets {gpu}, which a stranger holds")
 
+    # --- weights ------------------------------------------------------------------------------
+
+    def written(self, cache: Cache, directory: Directory, flight: Flight) -> None:
+        """S17: one writer a source, and it has the lock."""
+        require(directory.writer is flight, "S17", f"two write {flight.source.canonical} on {cache.node}")
+        mine = cache.partials.get(flight.name) is directory
+        require(mine, "S17", f"{flight.source.canonical} is written on {cache.node} where nobody finds it")
+
+    def committed(self, cache: Cache, source: str) -> None:
+        """S17: a final name means the right bytes."""
+        entry = cache.entries[name_of(source)]
+        require(cache.right(source, entry), "S17", f"wrong bytes are called {source} on {cache.node}")
+
+    def asked(self, node: str, entries: tuple[CachedWeights, ...], wanted: frozenset[str]) -> None:
+        """People collect what was listed; `wanted` are the cache names of the catalog they saw."""
+        self._shown[node] = (frozenset(entries), wanted)
+
+    def removed(self, cache: Cache, entry: CachedWeights, found: Directory) -> None:
+        """S16: what was shown, unwanted, ours alone and idle."""
+        shown, wanted = self._shown.get(cache.node, (frozenset(), frozenset()))
+        what = f"{entry.source} is removed on {cache.node}"
+        require(entry in shown, "S16", f"{what} and was not shown so")
+        require(entry.cache_name not in wanted, "S16", f"{what} and is wanted")
+        there = sum(each.status.st_size for each in found.found())
+        require(there == entry.size, "S16", f"{what}, and has {there} bytes where {entry.size} were shown")
+        require(not found.odd, "S16", f"{what} with {', '.join(found.odd)}, which is not ours")
+        machine, agent = self._world.machines[cache.node], self._world.agents[cache.node]
+        users = [str(engine) for engine in machine.living() if engine.spec.cache_name == entry.cache_name]
+        users += [
+            kept.spec.replica
+            for kept in agent.state.shards.values()
+            if kept.spec.cache_name == entry.cache_name
+        ]
+        require(not users, "S16", f"{what} and {', '.join(users)} needs it")
+        require(found.writer is None, "S16", f"{what} while it is fetched")
+
     # --- rest ---------------------------------------------------------------------------------
 
     def unrest(self) -> Iterator[str]:
@@ -121,6 +160,9 @@ class NodeOracle:
         for agent in self._world.agents.values():
             for engine in undescribed(agent):
                 yield f"{engine} lives on {agent.machine.name} and nobody keeps it"
+            for name, partial in agent.machine.cache.partials.items():
+                if (partial.writer is None) == (name in agent.fetching):
+                    yield f"a partial of {agent.machine.name} and its fetch do not agree"
 
 
 def undescribed(agent: Agent) -> list[Engine]:

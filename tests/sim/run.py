@@ -17,7 +17,7 @@ from llmgw.planning.desired import Desired
 from llmgw.planning.ledger import Ledger
 from llmgw.planning.reconcile import Pass
 from tests.sim.faults import KINDS, Fault
-from tests.sim.oracle import Violation
+from tests.sim.verdict import Violation
 from tests.sim.world import CALM, DENSE, World
 
 LINES = 40

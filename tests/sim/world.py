@@ -32,11 +32,12 @@ from tests.sim.gateways import Gateway
 from tests.sim.leaps import leap
 from tests.sim.links import DIRECTIONS, End, Path, Stream
 from tests.sim.machines import Engine, Machine
-from tests.sim.oracle import Oracle, Violation
+from tests.sim.oracle import Oracle
 from tests.sim.oracle_node import NodeOracle
 from tests.sim.processes import Process
 from tests.sim.rest import halted, under_way, unrest
 from tests.sim.telling import short
+from tests.sim.verdict import Violation
 from tests.sim.weights import Cache, Directory, Flight
 
 PATIENCE = 3600.0
