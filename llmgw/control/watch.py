@@ -130,6 +130,8 @@ class Watch:
         if isinstance(seen, Tree) and holding.judged(self._followed, mark, self._rules, self._stands):
             self._keep(dataclasses.replace(self._current(), commit=seen.commit, blind=None))
         elif not self._follows(seen) and not self._settling.settled(now, self._pace, locked=locked):
+            if isinstance(seen, Tree) and not locked:
+                await asyncio.to_thread(self._read_ahead, seen)
             return min(self._settling.look_at(now, self._pace), now + self._pace.rescan)
         elif isinstance(seen, Tree) and self._held() is None:
             await self._judge(seen)
@@ -182,6 +184,13 @@ class Watch:
             return self._followed
         by = f"revision {standing.number} by {standing.who or '?'}"
         return holding.again(self._followed, standing.digest, by, self._clock.wall())
+
+    def _read_ahead(self, tree: Tree) -> None:
+        """Have its documents read while it settles; nothing follows from what they say."""
+        try:
+            self._cache.check(self._source.read(tree))
+        except Unreadable:
+            return
 
     async def _judge(self, tree: Tree) -> None:
         try:
