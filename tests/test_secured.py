@@ -8,9 +8,9 @@ import pytest
 
 from llmgw.cli.exits import Exit
 from llmgw.cli.main import run
+from tests.support.certificates import AUTHORITY, CERTIFICATE, KEY
 from tests.support.ports import free_block, free_port
 from tests.support.processes import Process, Processes
-from tests.support.tls import AUTHORITY, CERTIFICATE, KEY
 from tests.support.waiting import wait_for
 
 

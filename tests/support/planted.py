@@ -15,8 +15,6 @@ from llmgw.agent import adopt
 from llmgw.agent.adopt import Decision
 from llmgw.agent.supervisor import Supervisor
 from llmgw.cli.main import run
-from llmgw.control import serve
-from llmgw.fleet.world import Fleet
 from llmgw.planning import standings
 
 
@@ -52,13 +50,9 @@ def _ends_with_its_agent(right: Any) -> Any:
     return adopted
 
 
-def _waits_for_nobody(_: Any) -> Any:
-    """A restarted control plane takes silence for absence."""
-
-    def fleet(_: Any, now: float) -> Fleet:
-        return Fleet(since=now - 1000.0)
-
-    return fleet
+def _keeps_orphans(_: Any) -> Any:
+    """What nothing describes goes on for ever."""
+    return lambda *_: None
 
 
 def _unheard_are_lost(right: Any) -> Any:
@@ -75,7 +69,7 @@ def _unheard_are_lost(right: Any) -> Any:
 BUGS: Mapping[str, Bug] = {
     "adopts-nothing": Bug(adopt, "decide", _adopts_nothing),
     "ends-unheard": Bug(Supervisor, "adopt", _ends_with_its_agent),
-    "waits-for-nobody": Bug(serve, "_fleet", _waits_for_nobody),
+    "keeps-orphans": Bug(Supervisor, "heard", _keeps_orphans),
     "unheard-are-lost": Bug(standings, "stand", _unheard_are_lost),
 }
 

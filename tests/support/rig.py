@@ -63,6 +63,7 @@ class Rig(Stage):
             raise CannotRun("a C compiler and flock are needed")
         super().__init__(directory, sentences, timers=timers)
         self.server.gate.set()
+        self.agents: dict[str, Process] = {}
         self._library = directory / "nvml"
         self._library.mkdir()
         built = self._library / "libnvidia-ml.so.1"
@@ -86,9 +87,16 @@ class Rig(Stage):
         directory.mkdir(exist_ok=True)
         return directory
 
-    def agent(self, name: str, *more: str, wrapper: Sequence[str] = ()) -> Process:
-        """Start an agent with cards; `more` are options of it, `wrapper` a program that starts it."""
-        env = {"LD_LIBRARY_PATH": str(self._library), "CARDS": str(self.cards_of(name))}
+    def agent(self, name: str, *more: str, wrapper: Sequence[str] = (), nvml: str = "") -> Process:
+        """Start an agent with cards; `more` are options of it, `wrapper` a program that starts it.
+
+        `nvml` are words for the stand-in library.
+        """
+        env = {
+            "LD_LIBRARY_PATH": str(self._library),
+            "CARDS": str(self.cards_of(name)),
+            "FAKE_NVML": f"used0 {nvml}",
+        }
         options = ("--engine", f"llamacpp={self.engine}", *self.node_options(name), *more)
         return self.processes.llmgw(name, "agent", *options, env=env, wrapper=wrapper)
 

@@ -13,7 +13,7 @@ from llmgw.transport import tls
 from llmgw.transport.channel import Channel, ChannelClosed
 from llmgw.transport.client import connect
 from llmgw.transport.listener import Listener
-from tests.support import tls as ours
+from tests.support import certificates as ours
 from tests.transport.harness import HOST, QUICK, echo, ended, hello, listening, until
 
 

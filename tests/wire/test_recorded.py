@@ -57,10 +57,8 @@ def delivered(path: pathlib.Path) -> wire.Up:
 
 @pytest.mark.parametrize("path", UP, ids=name)
 def test_every_field_of_what_was_said_is_understood(path: pathlib.Path) -> None:
-    """Read, believed, and written again: no recorded value is lost on the way, unless nobody knew its key.
-
-    Unknown keys lie at every depth: one in a card once made a newer agent's registration an internal error.
-    """
+    """Read, believed, and written again: no recorded value is lost on the way, unless nobody knew its key."""
+    # They lie at every depth: one in a card once made a newer agent's registration an internal error.
     recorded = json.loads(path.read_bytes())
     understood = json.loads(wire.encode(delivered(path)))
     if "unknown-keys" in path.stem:

@@ -8,7 +8,7 @@ import ssl
 
 from llmgw.transport import tls
 
-HERE = pathlib.Path(__file__).parent
+HERE = pathlib.Path(__file__).parent / "tls"
 AUTHORITY, CERTIFICATE, KEY = HERE / "ca.pem", HERE / "server.pem", HERE / "server.key"
 
 
