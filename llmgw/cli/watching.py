@@ -1,5 +1,6 @@
 """`-w`: a screen shown again and again. On a terminal in place, elsewhere only when it has changed."""
 
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -33,7 +34,7 @@ def show(look: Callable[[], str], *, watch: bool, text: bool) -> None:
                 click.echo(f"{safe(error.said)}; asking again", err=True)
             said = error.said
         else:
-            if sys.stdout.isatty():
+            if sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
                 click.echo(_CLEAR, nl=False)
                 _print(now, text=text)
             elif now != before:

@@ -96,6 +96,8 @@ class Hands:
         """The id or model that `act` is about. Raises LlmgwError where it cannot be done."""
         if self._loop.fenced:
             raise Blocked(f"cannot {act.verb} {act.name}: nothing would follow from it. {self._loop.fenced}")
+        if (about := self._marked(act)) is not None:
+            return about
         if act.verb in OF_MODELS:
             return model_named(act.name, self._loop.desired.catalog, self._loop.fleet)
         about = node_named(act.name, self._loop.fleet)
@@ -104,6 +106,12 @@ class Hands:
         if act.verb == "forget":
             self._must_hold_nothing(about)
         return about
+
+    def _marked(self, act: Act) -> str | None:
+        """What a lifting act is about where only the mark is left of it: a model or node that is known no more."""
+        kinds = LIFTS.get(act.verb, ())
+        found = {m.about for m in self._kept.marks if m.kind in kinds and act.name in (m.about, m.name)}
+        return found.pop() if len(found) == 1 else None
 
     def set_by(self, act: Act, about: str) -> Kept:
         """The marks as they would be after `act`."""

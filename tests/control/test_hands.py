@@ -161,6 +161,18 @@ def test_a_paused_model_is_left_alone(tmp_path: pathlib.Path) -> None:
     assert not [a for a in plane.sent if isinstance(a, Stop)]
 
 
+def test_a_mark_can_be_lifted_when_only_the_mark_is_left(tmp_path: pathlib.Path) -> None:
+    """The model left the catalog, the node the roster: what was said of them does not stay for ever."""
+    plane = served(tmp_path)
+    act(plane, "pause", "qwen", reason="driver")
+    act(plane, "cordon", "n1")
+    plane.call("POST", "/v1/apply", {"files": files("beta"), "allow": []})
+    again = Plane(tmp_path, clock=plane.clock)
+    assert act(again, "uncordon", "n1") == (200, "n1 is open again")
+    assert act(again, "resume", "qwen") == (200, "qwen is resumed")
+    assert not Store(tmp_path).marks().marks
+
+
 def test_a_retry_ends_a_back_off_at_once(tmp_path: pathlib.Path) -> None:
     """The model waits after a failed start; somebody repaired it, and it is placed in the next pass."""
     plane = Plane(tmp_path)
