@@ -4,7 +4,8 @@ sim --seeds 1000 --events 5000 --jobs 2    many seeds; a histogram of the faults
 sim --seed 7 --trace                       one seed, every line of it
 sim --seed 7 --shrink                      the fewest faults that still break it
 sim --seeds 200 --forgetful                the same life with and without the memory of passes
-    sim --mutants all --seeds 50               each planted bug must be found
+sim --mutants all --seeds 300 --jobs 2     each planted bug must be found; each stops at its first finding
+sim --mutants all --shrink                 and how short a story shows it
 sim --mutant no-drain --shrink             one planted bug as a short story
 """
 
@@ -16,8 +17,8 @@ import dataclasses
 import functools
 import multiprocessing
 import statistics
-import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from llmgw.kit.clock import SystemClock
 from tests.lab.command import Outcome
@@ -25,12 +26,18 @@ from tests.sim import run as sim_run
 from tests.sim.edges import EDGES
 from tests.sim.faults import KINDS
 from tests.sim.mutants import MUTANTS, planted
-from tests.sim.verdict import Violation
 from tests.sim.run import Run
 from tests.sim.shrink import shrink
+from tests.sim.verdict import Violation
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 MANY, OFTEN = 1000, 100
 """From how many seeds on every edge of the lifecycles must have been walked how often."""
+
+EVENTS, STORY, MEDIAN = 500, 20, 20
+"""Events of a life in which a planted bug is looked for, faults in its shortest story, and the median seed."""
 
 
 def run(argv: Sequence[str]) -> Outcome:
@@ -105,14 +112,18 @@ def _runs(options: argparse.Namespace) -> Iterator[Run]:
     work = functools.partial(
         _lived, events=options.events, mutant=options.mutant, forgetful=options.forgetful
     )
-    seeds = range(options.first, options.first + options.seeds)
-    if options.jobs == 1:
-        yield from map(work, seeds)
+    return _spread(work, range(options.first, options.first + options.seeds), options.jobs, chunksize=8)
+
+
+def _spread(work: Callable[[T], R], over: Iterable[T], jobs: int, chunksize: int = 1) -> Iterator[R]:
+    """`work` on each, in order, by so many processes."""
+    if jobs == 1:
+        yield from map(work, over)
         return
     # A fresh interpreter each: a forked one would inherit what this one patched.
     context = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(options.jobs, context) as pool:
-        yield from pool.map(work, seeds, chunksize=8)
+    with concurrent.futures.ProcessPoolExecutor(jobs, context) as pool:
+        yield from pool.map(work, over, chunksize=chunksize)
 
 
 def _lived(seed: int, *, events: int | None, mutant: str | None, forgetful: bool) -> Run:
@@ -134,6 +145,7 @@ def _outcome(runs: Iterable[Run], *, took: collections.Counter[str], wall: float
         "events": events,
         "events_told": sum(found.told for found in runs),
         "simulated_hours": round(sum(found.seconds for found in runs) / 3600, 1),
+        "hours_at_least": round(min((found.seconds for found in runs), default=0.0) / 3600, 2),
         "orders": sum(found.orders for found in runs),
     }
     if wall:
@@ -142,44 +154,69 @@ def _outcome(runs: Iterable[Run], *, took: collections.Counter[str], wall: float
     return Outcome(not bad, took_effect=dict(sorted(took.items())), figures=figures, said=said)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Found:
+    """Where one planted bug showed first: its seed, None = nowhere; `story` counts the faults that are left of it."""
+
+    name: str
+    seed: int | None
+    said: str = ""
+    story: int | None = None
+
+
 def _mutants(options: argparse.Namespace) -> Outcome:
     names = list(MUTANTS) if options.mutants == "all" else [options.mutants]
-    found = {name: _first_seed(name, options) for name in names}
-    seeds = [seed for seed in found.values() if seed is not None]
-    figures = {"mutants": len(names), "found": len(seeds)}
-    if seeds:
-        figures["median_seed"] = round(statistics.median(seeds))
-    missed = [name for name, seed in found.items() if seed is None]
-    took = {name: int(seed is not None) for name, seed in found.items()}
-    return Outcome(not missed, took_effect=took, figures=figures, said=f"missed: {missed}" if missed else "")
+    events = options.events if options.events is not None else EVENTS
+    look = functools.partial(
+        _hunted, first=options.first, seeds=options.seeds, events=events, shrinks=options.shrink
+    )
+    found: list[Found] = []
+    for one in _spread(look, names, options.jobs):
+        found.append(one)
+        where = f"not found in {options.seeds} seeds" if one.seed is None else f"seed {one.seed}: {one.said}"
+        story = "" if one.story is None else f" ({one.story} faults are left of it)"
+        print(f"{one.name}: {where}{story}", flush=True)
+    return _hunt(found)
 
 
-def _first_seed(name: str, options: argparse.Namespace) -> int | None:
+def _hunt(found: Sequence[Found]) -> Outcome:
+    seeds = [one.seed for one in found if one.seed is not None]
+    stories = [one.story for one in found if one.story is not None]
+    figures: dict[str, float] = {"mutants": len(found), "found": len(seeds)}
+    figures |= {"median_seed": round(statistics.median(seeds)), "latest_seed": max(seeds)} if seeds else {}
+    figures |= {"longest_story": max(stories)} if stories else {}
+    missed = [one.name for one in found if one.seed is None]
+    long = [one.name for one in found if one.story is not None and one.story > STORY]
+    late = bool(seeds) and statistics.median(seeds) > MEDIAN
+    said = "; ".join(
+        filter(None, (f"missed: {missed}" if missed else "", f"long: {long}" if long else "", "late" * late))
+    )
+    took = {one.name: int(one.seed is not None) for one in found}
+    return Outcome(not said, took_effect=took, figures=figures, said=said)
+
+
+def _hunted(name: str, *, first: int, seeds: int, events: int, shrinks: bool) -> Found:
+    """The first seed in which a planted bug shows; lives with one fault more where it hides from others."""
+    meets = MUTANTS[name].meets
     with planted(name):
-        for seed in range(options.first, options.first + options.seeds):
-            meets = MUTANTS[name].meets
-            plan = sim_run.plan_with(seed, meets, options.events) if meets else None
-            violation = sim_run.run(seed, plan=plan, events=options.events).violation
-            if violation is not None:
-                print(f"{name}: seed {seed}: {violation}", flush=True)
-                return seed
-    print(f"{name}: not found in {options.seeds} seeds", file=sys.stderr)
-    return None
+        for seed in range(first, first + seeds):
+            failed = sim_run.run_meeting(seed, meets, events)
+            if failed.violation is not None:
+                story = len(shrink(failed, events).faults) if shrinks else None
+                return Found(name, seed, str(failed.violation), story)
+    return Found(name, None)
 
 
 def _shrunk(options: argparse.Namespace) -> Outcome:
-    seeds = range(options.seeds) if options.seed is None else [options.seed]
-    failed = next(
-        (
-            found
-            for seed in seeds
-            if (found := sim_run.run(seed, events=options.events)).violation is not None
-        ),
-        None,
-    )
+    seeds = range(options.first, options.first + options.seeds) if options.seed is None else [options.seed]
+    meets, events = MUTANTS[options.mutant].meets if options.mutant else "", options.events
+    if options.mutant and events is None:
+        events = EVENTS
+    lives = (sim_run.run_meeting(seed, meets, events) for seed in seeds)
+    failed = next((found for found in lives if found.violation is not None), None)
     if failed is None:
         return Outcome(False, said="nothing is broken, so there is nothing to shrink")
-    small = shrink(failed, options.events)
+    small = shrink(failed, events)
     print("\n".join(small.trace))
     print(f"{small.violation}\n{len(failed.faults)} faults became {len(small.faults)}:")
     print("\n".join(str(fault) for fault in small.faults))

@@ -24,6 +24,7 @@ from llmgw.planning.view import View
 from llmgw.wire import messages, session
 from tests.sim import control, scenario
 from tests.sim.mutants_node import NODE_MUTANTS
+from tests.sim.mutants_people import PEOPLE_MUTANTS
 from tests.sim.planting import Mutant, always
 
 
@@ -424,6 +425,7 @@ MUTANTS: dict[str, Mutant] = {
     "never-again": Mutant("a failed generation is never tried again", rollout, "_must_wait", _never_again),
     "excess-stays": Mutant("nothing is ever too much", rollout, "_drain", lambda _: lambda *_: ()),
     **NODE_MUTANTS,
+    **PEOPLE_MUTANTS,
 }
 """Every planted bug, by name."""
 

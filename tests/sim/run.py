@@ -51,6 +51,11 @@ def plan_with(seed: int, kind: str, events: int | None) -> tuple[Fault, ...]:
     return tuple(sorted((*plan, more), key=lambda fault: fault.at))
 
 
+def run_meeting(seed: int, kind: str, events: int | None) -> Run:
+    """Live through one seed, with one fault of `kind` more; empty = as it is."""
+    return run(seed, plan=plan_with(seed, kind, events) if kind else None, events=events)
+
+
 def run(
     seed: int,
     *,

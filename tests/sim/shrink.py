@@ -22,7 +22,9 @@ def shrink(failed: Run, events: int | None = None) -> Run:
         found = run(failed.seed, plan=faults, events=events).violation
         return found is not None and found.code == code
 
-    faults = _shorter(_fewer(failed.faults, breaks), breaks)
+    # What had not begun when it broke did not break it.
+    begun = tuple(fault for fault in failed.faults if fault.at <= failed.seconds)
+    faults = () if breaks(()) else _shorter(_fewer(begun, breaks), breaks)
     return run(failed.seed, plan=faults, events=events, trace=True)
 
 

