@@ -8,6 +8,7 @@ import ruamel.yaml
 from llmgw.cli.checks import Finding
 from llmgw.cli.documents import document
 from llmgw.cli.doing.doctor import doctor_lines
+from llmgw.cli.doing.logs import Terminal
 from llmgw.cli.doing.status import status_lines
 from llmgw.cli.doing.version import version_lines
 from llmgw.cli.doing.why import why_lines
@@ -144,6 +145,17 @@ def test_why_lists_a_node_once_and_each_of_its_reasons() -> None:
     ]
 
 
+def test_a_log_cannot_steer_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """Escapes are data, also cut in two; letters cut in two are whole; a progress bar is lines."""
+    show = Terminal()
+    for piece in (b"\x1b", b"[2J\x07gone\n 10%\r 20%\r\nG\xc3", b"\xb6del \xff\n"):
+        show.write(piece)
+    assert (
+        capsys.readouterr().out
+        == "\N{REPLACEMENT CHARACTER}[2J\N{REPLACEMENT CHARACTER}gone\n 10%\n 20%\nGödel \N{REPLACEMENT CHARACTER}\n"
+    )
+
+
 @pytest.mark.parametrize("output", ["json", "yaml"])
 def test_documents_say_what_they_are(output: str) -> None:
     """Kind and version come first; YAML is the same document; with `line` it is one line."""
@@ -176,7 +188,7 @@ def test_the_listing_of_gc() -> None:
         "",
         "Kept: 812.4 GB in 2, wanted by the catalog",
         "Not asked: i2: Unreachable",
-        "1 items, 14.5 GB.",
+        "1 item, 14.5 GB.",
     ]
 
 
