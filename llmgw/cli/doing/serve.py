@@ -39,12 +39,13 @@ def run(
 ) -> None:
     """Run until SIGTERM or Ctrl-C. `heartbeat`, `settle` and `rescan` in seconds."""
     log_to_stderr()
+    tls = listened(listen[0], tls_cert, tls_key, trusted=trusted_network)
     settings = control.Settings(
         state_dir=state_dir(given, "serve"),
         host=listen[0],
         port=listen[1],
         hosts=hosts,
-        tls=listened(listen[0], tls_cert, tls_key, trusted=trusted_network),
+        tls=tls,
         tokens=require_tokens or not is_loopback(listen[0]),
         cluster=cluster,
         heartbeat=heartbeat,
