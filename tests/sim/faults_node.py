@@ -216,7 +216,7 @@ def collected(world: "World", fault: Fault) -> None:
 
 def answers(world: "World", fault: Fault) -> None:
     """Engines refuse, break or cut the requests of one gateway the next time, and for a while."""
-    world.gateways[world.pick_gateway(fault)].desk.feels(fault.kind, 5.0 + fault.lasts)
+    world.gateways[world.pick_gateway(fault)].desk.feels(fault.kind, 40.0 + fault.lasts)
 
 
 def _needed(world: "World", name: str) -> set[str]:

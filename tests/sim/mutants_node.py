@@ -108,15 +108,6 @@ def _wanted_is_offered(right: Any) -> Any:
     return stays
 
 
-def _needed_is_removed(right: Any) -> Any:
-    """What shards of the node need is collected."""
-
-    def out_of_turn(name: str, revision: int, newest: int, fetching: Any, needed: Any) -> Any:
-        return right(name, revision, newest, fetching, ())
-
-    return out_of_turn
-
-
 def _part_is_believed(right: Any) -> Any:
     """A part is appended whatever it says of itself."""
 
@@ -169,7 +160,11 @@ def _draining_is_offered(right: Any) -> Any:
 NODE_MUTANTS: dict[str, Mutant] = {
     "nobody-leads": Mutant("a restarted agent ends what runs", adopt, "_leader", _nobody_leads),
     "reached-is-forgotten": Mutant(
-        "a ready engine is starting for the next agent", adopt, "_identified", _reached_is_forgotten
+        "a ready engine is starting for the next agent",
+        adopt,
+        "_identified",
+        _reached_is_forgotten,
+        rare=True,
     ),
     "intents-are-forgotten": Mutant(
         "an engine whose agent died in the launch is ended",
@@ -177,17 +172,28 @@ NODE_MUTANTS: dict[str, Mutant] = {
         "_leader",
         _intents_are_forgotten,
         meets="killed-in-launch",
+        rare=True,
     ),
     "first-session-leads": Mutant(
-        "a worker is taken for the leader", adopt, "_leader", _first_session_leads, meets="killed-in-launch"
+        "a worker is taken for the leader",
+        adopt,
+        "_leader",
+        _first_session_leads,
+        meets="killed-in-launch",
+        rare=True,
     ),
     "session-is-a-number": Mutant(
         "a session's number is ours for ever", marks, "session", _session_is_a_number, meets="pid-reused"
     ),
     "ticks-are-enough": Mutant(
-        "pid and ticks name a session", marks, "session", _ticks_are_enough, meets="pid-reused"
+        "pid and ticks name a session",
+        marks,
+        "session",
+        _ticks_are_enough,
+        meets="pid-reused",
+        rare=True,
     ),
-    "all-are-ours": Mutant("a sweep takes neighbours with it", marks, "members", _all_are_ours),
+    "all-are-ours": Mutant("a sweep takes neighbours with it", marks, "members", _all_are_ours, rare=True),
     "orphans-stay": Mutant(
         "what nothing describes lives on", core, "_heard", _orphans_stay, meets="torn-record"
     ),
@@ -207,9 +213,7 @@ NODE_MUTANTS: dict[str, Mutant] = {
         "check",
         lambda _: always(None),
         meets="odd-file",
-    ),
-    "needed-is-removed": Mutant(
-        "what a shard needs is collected", collect, "out_of_turn", _needed_is_removed, rare=True
+        rare=True,
     ),
     "sizes-are-not-looked-at": Mutant(
         "an entry is whole by its manifest alone",
@@ -217,12 +221,18 @@ NODE_MUTANTS: dict[str, Mutant] = {
         "flaw_of",
         lambda _: always(""),
         meets="damaged-entry",
+        rare=True,
     ),
     "digests-are-not-compared": Mutant(
         "bytes are not proven", fetch, "fault_of", lambda _: always(""), meets="wrong-bytes"
     ),
     "part-is-believed": Mutant(
-        "what comes is appended to what was there", answer, "_part", _part_is_believed, meets="republished"
+        "what comes is appended to what was there",
+        answer,
+        "_part",
+        _part_is_believed,
+        meets="republished",
+        rare=True,
     ),
     "boot-is-ignored": Mutant(
         "bytes of before a reboot count",
@@ -236,7 +246,12 @@ NODE_MUTANTS: dict[str, Mutant] = {
         "a request goes to the same replica again", retry, "_pick", _tried_again, meets="engine-rests"
     ),
     "no-budget": Mutant(
-        "a request is tried for ever", retry, "_spent", lambda _: always(None), meets="engine-rests"
+        "a request is tried for ever",
+        retry,
+        "_spent",
+        lambda _: always(None),
+        meets="engine-rests",
+        rare=True,
     ),
     "cut-is-tried-again": Mutant(
         "an answer that broke off is asked for anew",
@@ -246,10 +261,19 @@ NODE_MUTANTS: dict[str, Mutant] = {
         meets="answer-cut",
     ),
     "draining-is-offered": Mutant(
-        "a gateway sends clients to what drains", table, "build", _draining_is_offered
+        "a gateway sends clients to what drains",
+        table,
+        "build",
+        _draining_is_offered,
+        rare=True,
     ),
     "strangers-hold-nothing": Mutant(
-        "cards of strangers are offered", placement, "_card_fits", _strangers_hold_nothing, meets="card-taken"
+        "cards of strangers are offered",
+        placement,
+        "_card_fits",
+        _strangers_hold_nothing,
+        meets="card-taken",
+        rare=True,
     ),
 }
 """Planted bugs of the node, by name."""
