@@ -4,6 +4,7 @@ import pathlib
 
 import click
 
+from llmgw.cli import names
 from llmgw.cli.options import PATH, Duration, catalog_argument, server_option
 from llmgw.cli.overrides import override_options
 from llmgw.planning.fired import Allowed
@@ -14,6 +15,7 @@ from llmgw.planning.fired import Allowed
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.option(
     "--expect",
+    shell_complete=names.plans,
     metavar="ID",
     default="",
     help="Apply only if the plan is still this one, or what is left of it; do not ask.",

@@ -6,11 +6,12 @@ ended, whatever it is.
 
 import click
 
+from llmgw.cli import names
 from llmgw.cli.options import output_option, server_option
 
 
 @click.command()
-@click.argument("node")
+@click.argument("node", shell_complete=names.nodes)
 @output_option
 @server_option
 def command(node: str, output: str, server: str | None) -> int:

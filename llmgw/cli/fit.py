@@ -4,12 +4,19 @@ import pathlib
 
 import click
 
+from llmgw.cli import names
 from llmgw.cli.options import PATH, Size, hub_option, output_option
 
 
 @click.command()
 @click.argument("source")
-@click.option("--profile", required=True, metavar="NAME", help="A profile of the catalog.")
+@click.option(
+    "--profile",
+    required=True,
+    metavar="NAME",
+    shell_complete=names.profiles,
+    help="A profile of the catalog.",
+)
 @click.option("--catalog", default="catalog", type=PATH, show_default=True, help="Where profiles are.")
 @click.option(
     "--max-model-len", type=click.IntRange(min=1), help="Tokens per request, instead of the profile's."

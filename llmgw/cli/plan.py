@@ -4,6 +4,7 @@ import pathlib
 
 import click
 
+from llmgw.cli import names
 from llmgw.cli.options import PATH, Sink, catalog_argument, server_option
 
 FAIL_ON = ("outage", "unplaced", "stop", "guard", "dirty")
@@ -18,11 +19,28 @@ FAIL_ON = ("outage", "unplaced", "stop", "guard", "dirty")
     help="Plan the merge into REF, and tell apart what REF has pending. Reads commits only.",
 )
 @click.option("--fleet", type=PATH, help="Plan against this `llmgw fleet export`; asks no control plane.")
-@click.option("--only", multiple=True, metavar="MODEL", help="Show only this model (patterns too).")
 @click.option(
-    "--replace", multiple=True, metavar="NAME", help="What if this replica, or model, were rebuilt."
+    "--only",
+    multiple=True,
+    metavar="MODEL",
+    shell_complete=names.models,
+    help="Show only this model (patterns too).",
 )
-@click.option("--without-node", "without", multiple=True, metavar="NODE", help="What if it were gone.")
+@click.option(
+    "--replace",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=names.replicas,
+    help="What if this replica, or model, were rebuilt.",
+)
+@click.option(
+    "--without-node",
+    "without",
+    multiple=True,
+    metavar="NODE",
+    shell_complete=names.nodes,
+    help="What if it were gone.",
+)
 @click.option(
     "--with-node", "with_", multiple=True, type=PATH, metavar="FILE", help="What if there were this one too."
 )

@@ -2,6 +2,7 @@
 
 import click
 
+from llmgw.cli import names
 from llmgw.cli.options import Duration, server_option
 from llmgw.cli.overrides import override_options
 from llmgw.planning.fired import Allowed
@@ -10,7 +11,13 @@ from llmgw.planning.fired import Allowed
 @click.command()
 @click.argument("number", type=click.IntRange(min=1), required=False, metavar="[N]")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@click.option("--expect", metavar="ID", default="", help="Only if its plan is still this one; do not ask.")
+@click.option(
+    "--expect",
+    metavar="ID",
+    default="",
+    shell_complete=names.plans,
+    help="Only if its plan is still this one; do not ask.",
+)
 @override_options
 @click.option("--wait", type=click.Choice(["ready", "accepted"]), default="ready", show_default=True)
 @click.option(
