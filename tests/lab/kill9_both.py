@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from tests.lab.command import Outcome
-from tests.support.fleet_of_eight import NODES, Eight, options, serving
+from tests.support.fleet_of_eight import EACH, NODES, Eight, options, serving
 from tests.support.story import must
 
 SPOILED = (*NODES, "control")
@@ -109,7 +109,7 @@ def _remove_on_purpose(fleet: Eight, took: dict[str, int]) -> None:
     """A person removes a model: its engines end, the others do not."""
     fleet.remove("beta")
     fleet.commit("without beta")
-    done = fleet.cli("apply", "catalog", "--yes")
+    done = fleet.cli("apply", "catalog", "--yes", "--allow-mass-stop", str(EACH))
     must(done.returncode == 0, f"apply ended with {done.returncode}: {done.stdout}{done.stderr}")
     fleet.until(lambda: not fleet.engines("beta"), "the engines of beta end")
     took["removed_on_purpose"] = len(fleet.engines("alpha"))

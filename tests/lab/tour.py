@@ -247,7 +247,7 @@ def stop(tour: Story) -> None:
     """The last models leave, every process ends on SIGTERM, and nothing with our mark is left."""
     tour.stage.remove("alpha")
     tour.stage.remove("beta")
-    tour.apply("nothing any more")
+    tour.apply("nothing any more", "--allow-empty", "--allow-mass-stop", "3")
     must(not tour.pids(), f"every engine has stopped: {tour.pids()}")
     codes = {name: process.stop() for name, process in tour.running.items()}
     must(not any(codes.values()), f"every process ends well: {codes}")
