@@ -31,7 +31,7 @@ SHARDS, FAILURES = 64, 4
 PATIENCE = 15.0
 """Seconds for the control plane to answer a registration."""
 
-SWEEPS = SweepTimers()
+SWEEPS = SweepTimers(look=0.5, slow_look=5.0)
 INVENTORY_EVERY = 30.0
 """Seconds in which an agent sees that somebody else took a card."""
 

@@ -91,7 +91,7 @@ class Gateway:
         self._stream: Stream | None = None
         self._world = world
         self._chance = clock.chance(f"gateway/{name}")
-        self.desk = Desk(clock, name, self.life, world, 3.0 * clients.pace)
+        self.desk = Desk(clock, name, self.life, world, 2.0 * clients.pace)
 
     def start(self) -> None:
         """Subscribe, and let clients come."""
