@@ -13,7 +13,6 @@ from tests.support.ports import free_block, free_port
 from tests.support.processes import Process, Processes
 from tests.support.waiting import wait_for
 
-
 SOON = 40.0
 """Seconds for processes to start on a machine that is busy."""
 
@@ -112,15 +111,15 @@ def test_everybody_needs_a_token_and_nobody_tells_one(secured: Secured) -> None:
     wait_for(lambda: "cannot join: token" in stranger.said(), "another node is not", within=SOON)
     code, text, _ = secured.cli("nodes", "-o", "json", token=api)
     assert code == 0
-    assert [row["name"] for row in json.loads(text)] == ["gpu-1"]
+    assert [row["name"] for row in json.loads(text)["items"]] == ["gpu-1"]
     code, text, _ = secured.cli("token", "list", "-o", "json", token=api)
-    assert [(row["kind"], bool(row["bound"])) for row in json.loads(text)] == [
+    assert [(row["kind"], bool(row["bound"])) for row in json.loads(text)["items"]] == [
         ("api", False),
         ("node", True),
         ("gateway", True),
     ]
 
-    number = next(row["id"] for row in json.loads(text) if row["kind"] == "node")
+    number = next(row["id"] for row in json.loads(text)["items"] if row["kind"] == "node")
     assert secured.cli("token", "revoke", number, token=api)[0] == 0
     wait_for(
         lambda: f"token {number} is not known here" in first.said(), "the revoked node is out", within=SOON

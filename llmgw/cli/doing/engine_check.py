@@ -1,10 +1,9 @@
 """The work of `llmgw engine-check`."""
 
-import json
-
 import click
 
 from llmgw.cli.client import Client
+from llmgw.cli.documents import document
 from llmgw.cli.exits import Exit
 from llmgw.kit.text import columns, safe
 
@@ -14,7 +13,7 @@ def run(node: str, output: str, server: str | None) -> int:
     answer = Client(server).post("/v1/engine-check", {"node": node})
     engines = answer["engines"]
     if output == "json":
-        click.echo(json.dumps(answer, indent=2))
+        click.echo(document("engine-check", answer, output))
     elif not engines:
         click.echo(f"{safe(answer['node'])} has found no engine")
     else:

@@ -1,11 +1,11 @@
 """The work of `llmgw token`: through the API, or in the state directory of a control plane of this machine."""
 
-import json
 import pathlib
 
 import click
 
 from llmgw.cli.client import Client
+from llmgw.cli.documents import document
 from llmgw.control.token_routes import TokenRow, row
 from llmgw.control.tokens import Kind, Tokens
 from llmgw.kit.clock import SystemClock
@@ -27,7 +27,7 @@ def create(
     kind: Kind = "api" if api else "gateway" if gateway is not None else "node"
     text, made = _created(kind, node or gateway or "", ttl, server, state_dir)
     if output == "json":
-        click.echo(json.dumps({"token": text, **made.model_dump()}, indent=2))
+        click.echo(document("token", {"token": text, **made.model_dump()}, output))
         return
     click.echo(text)
     click.echo(f"token {made.id} for {_for(made)}: it is shown this once", err=True)
@@ -40,7 +40,7 @@ def show(server: str | None, state_dir: pathlib.Path | None, output: str) -> Non
     else:
         rows = Client(server).read(list[TokenRow], "/v1/tokens")
     if output == "json":
-        click.echo(json.dumps([each.model_dump() for each in rows], indent=2))
+        click.echo(document("tokens", {"items": [each.model_dump() for each in rows]}, output))
         return
     head = ["ID", "FOR", "USED BY", "MADE", "WAITS UNTIL"]
     body = [
