@@ -141,7 +141,7 @@ def _service(played: Rehearsal, changed: dict[str, diff.Change]) -> tuple[Servic
 
 MOST_REASONS = 64
 """Reasons that a plan keeps of one replica without a place."""
-MOST_TRIED = 20
+MOST_TRIED = 10
 """Replicas without a place for which it is tried what would help."""
 
 

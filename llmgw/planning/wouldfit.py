@@ -4,6 +4,7 @@ Called by `planning.plan` for the first few; pure. Every answer was tried with p
 """
 
 import dataclasses
+import heapq
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 
@@ -17,9 +18,9 @@ from llmgw.kit.units import show_memory
 from llmgw.planning.placement import SOLD_AS, Request, Site, refusals
 from llmgw.planning.view import View
 
-MOST_SITES = 200
-"""Nodes on which it is tried what would have to move."""
-MOST_PROFILES = 100
+MOST_SITES = 64
+"""Nodes on which it is tried what would have to move: those with the fewest shards."""
+MOST_PROFILES = 32
 LEAST_LENGTH = 512
 """Tokens below which a shorter context is no way out."""
 
@@ -50,10 +51,8 @@ def _sites(view: View) -> Iterable[Site]:
 
 
 def _fits(view: View, request: Request) -> bool:
-    """Whether as many nodes as it needs refuse nothing."""
-    free = (site for site in _sites(view) if not refusals([site], request))
-    wanted = request.profile.nodes
-    return sum(1 for _ in itertools.islice(free, wanted)) == wanted
+    """Whether it would find its place at once."""
+    return view.board.stock.choose(request, view.board.pressure) is not None
 
 
 def _shorter(view: View, request: Request, facts: ModelFacts | None) -> Iterator[str]:
@@ -108,7 +107,7 @@ def _moved(view: View, request: Request, called: Callable[[str], str]) -> Iterat
     for shard in view.fleet.shards.values():
         on_node.setdefault(shard.spec.node, []).append(shard.spec)
     found = []
-    for site in itertools.islice(_sites(view), MOST_SITES):
+    for site in heapq.nsmallest(MOST_SITES, _sites(view), key=lambda each: (each.room.shards, each.name)):
         leave = _leaving(site, request, on_node.get(site.room.info.id, []))
         if leave is not None:
             found.append((len(leave), site.name, leave))
