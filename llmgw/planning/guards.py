@@ -89,7 +89,7 @@ def _empty(plan: Plan, old: Catalog | None, new: Catalog) -> Iterator[Fired]:
             "empty", "", f"it would remove {count(len(old.models), 'model')} and leave nothing to ask"
         )
         return
-    stops = sum(row.symbol == "-" for row in plan.rows)
+    stops = sum(row.symbol == "-" and row.origin != "healing" for row in plan.rows)
     if stops and not any(service.after for service in plan.service):
         yield Fired("empty", "", f"it would stop {count(stops, 'replica')} and leave nothing to ask")
 
