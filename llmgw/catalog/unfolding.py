@@ -4,6 +4,7 @@ Called by `formatting` before anything else is laid out; between braces a commen
 be laid out like this (an anchor before the brace, nothing but comments inside) stays as it is.
 """
 
+import bisect
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -91,10 +92,12 @@ class _Writer:
 
     def __init__(self, text: str, comments: Sequence[tuple[int, int]]) -> None:
         self._text, self._comments = text, comments
+        self._starts = [start for start, _ in comments]
 
     def holds(self, node: _Node) -> bool:
         """Whether a comment is between its braces."""
-        return any(node.start < start < node.end for start, _ in self._comments)
+        at = bisect.bisect_right(self._starts, node.start)
+        return at < len(self._starts) and self._starts[at] < node.end
 
     def lines(self, node: _Node, indent: int) -> Iterator[str]:
         """The items of `node`, one a line from the column `indent` on."""
