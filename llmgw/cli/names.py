@@ -18,6 +18,7 @@ FRESH = 5.0
 
 MOST_CLUSTERS = 32
 MOST_FILES = 5000
+MOST_PLANS = 10
 _SERVER = "127.0.0.1:7600"
 
 
@@ -44,12 +45,23 @@ def remember(server: str, told: Mapping[str, Any]) -> None:
     import json
     import tempfile
 
+    seen = {"seen_plans": known(server).get("seen_plans", {})}
     cluster = "".join(c if c.isalnum() or c in "-_." else "_" for c in str(told.get("cluster", "")))[:100]
     place = directory() / (cluster.strip(".") or "llmgw")
     place.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile("w", dir=place, delete=False) as file:
-        json.dump({**told, "server": server}, file)
+        json.dump({**seen, **told, "server": server}, file)
     pathlib.Path(file.name).replace(place / "names.json")
+
+
+def saw_plan(server: str, plan: str) -> None:
+    """A plan was shown: its id is offered from now on. Never fails."""
+    told = known(server)
+    if told:
+        seen = {**told.get("seen_plans", {}), plan: "shown lately"}
+        newest = dict(list(seen.items())[-MOST_PLANS:])
+        with contextlib.suppress(OSError):
+            remember(server, {**told, "seen_plans": newest})
 
 
 def known(server: str | None) -> Mapping[str, Any]:
@@ -115,8 +127,8 @@ def replicas(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[Co
 
 
 def plans(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Plans that were applied."""
-    return _items(incomplete, _told(ctx, "plans"))
+    """Plans that were shown lately, and the one that was applied."""
+    return _items(incomplete, _told(ctx, "seen_plans"), _told(ctx, "plans"))
 
 
 def anything(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -117,7 +117,13 @@ def test_a_script_is_installed_where_the_shell_looks(tmp_path: pathlib.Path) -> 
 
 
 def test_what_is_told_is_what_is_kept(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file is plain JSON with the server it came from."""
+    """The file is plain JSON with the server it came from; of the plans that were shown the newest ten stay."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     names.remember("a:1", TOLD)
-    assert json.loads((tmp_path / "llmgw" / "prod" / "names.json").read_text()) == {**TOLD, "server": "a:1"}
+    names.saw_plan("a:1", "p-000001")
+    names.remember("a:1", TOLD)
+    for number in range(2, 14):
+        names.saw_plan("a:1", f"p-{number:06}")
+    told = json.loads((tmp_path / "llmgw" / "prod" / "names.json").read_text())
+    assert list(told.pop("seen_plans")) == [f"p-{number:06}" for number in range(4, 14)]
+    assert told == {**TOLD, "server": "a:1"}

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import click
 import pydantic
 
-from llmgw.cli import output, revisions
+from llmgw.cli import names, output, revisions
 from llmgw.cli.client import Client
 from llmgw.cli.exits import Exit
 from llmgw.cli.nodefile import read_node
@@ -97,7 +97,9 @@ def _planned(source: Source, upload: Upload, base: dict[str, str] | None, asked:
             without_nodes=asked.without_nodes,
             with_nodes=pydantic.TypeAdapter(tuple[NodeInfo, ...]).dump_python(asked.with_nodes, mode="json"),
         )
-        plan = Client(source.server).ask(Plan, "/v1/plan", body)
+        client = Client(source.server)
+        plan = client.ask(Plan, "/v1/plan", body)
+        names.saw_plan(client.server, plan.id)
     read = upload.read
     if read == "in no git repository":
         read = f"{plan.catalog_digest[:12]} ({read})"
