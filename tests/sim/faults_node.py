@@ -193,13 +193,17 @@ def odd_file(world: "World", fault: Fault) -> Undo | None:
         linked = dataclasses.replace(ours, status=dataclasses.replace(ours.status, st_nlink=2))
         odd = linked if fault.size < 0.5 else dataclasses.replace(ours, name="files/notes.txt")
         entry.odd[odd.name] = odd
-    world.clock.after(fault.lasts * 0.9, world.collect, world.trouble)
+    world.clock.after(fault.lasts * 0.9, lambda: _people_collect(world), world.trouble)
 
     def undo() -> None:
         for entry in entries:
             entry.odd.clear()
 
     return undo
+
+
+def _people_collect(world: "World") -> None:
+    world.collect()
 
 
 def collected(world: "World", fault: Fault) -> None:

@@ -154,7 +154,7 @@ class Machine:
         """The cards on which strangers compute, and since when."""
         return {process.gpu: process.born for process in self.strangers if process.alive and process.gpu}
 
-    def charged(self, pids: Collection[int], gpus: Collection[str]) -> str:
+    def charged(self, pids: frozenset[int], gpus: Collection[str]) -> str:
         """What `agent.gpus.Gpus.held` says: memory of the dead that is not back yet."""
         for engine in self.engines.values():
             if engine.alive or engine.free_at <= self.clock.now:
@@ -266,9 +266,10 @@ class Machine:
             return
         first, *rest = engine.tree
         engine.leader, engine.others = first.alive, any(other.alive for other in rest)
-        if not engine.alive:
+        over = not (engine.leader or engine.others)
+        if over:
             engine.free_at = self.clock.now + self._chance.uniform(0.0, 0.5) + self.late_memory
-        if process is first or not engine.alive:
+        if process is first or over:
             self._world.changed(engine)
 
     def hang(self, engine: Engine) -> None:

@@ -16,7 +16,8 @@ from llmgw.planning.board import Board
 from llmgw.planning.desired import Desired
 from llmgw.planning.ledger import Ledger
 from llmgw.planning.reconcile import Pass
-from tests.sim.faults import KINDS, Fault
+from tests.sim.faults import KINDS
+from tests.sim.kinds import Fault
 from tests.sim.verdict import Violation
 from tests.sim.world import CALM, DENSE, World
 

@@ -7,7 +7,7 @@ left is made as short as it can be. Every attempt is a whole run of the same see
 import dataclasses
 from collections.abc import Callable
 
-from tests.sim.faults import Fault
+from tests.sim.kinds import Fault
 from tests.sim.run import Run, run
 
 Schedule = tuple[Fault, ...]

@@ -27,8 +27,8 @@ from tests.sim.agents import Agent
 from tests.sim.clockwork import Clockwork, Life
 from tests.sim.control import Control, Disk
 from tests.sim.edges import Edges
-from tests.sim.faults import Fault
 from tests.sim.gateways import Gateway
+from tests.sim.kinds import Fault, Undo
 from tests.sim.leaps import leap
 from tests.sim.links import DIRECTIONS, End, Path, Stream
 from tests.sim.machines import Engine, Machine
@@ -86,7 +86,7 @@ class World:
         self._keep_trace = keep_trace
         self._digest = hashlib.sha256()
         self._lives = 0
-        self._undo: dict[int, fault_kinds.Undo] = {}
+        self._undo: dict[int, Undo] = {}
         self._victims: list[str] = []
         self._active: collections.Counter[str] = collections.Counter()
         self._touched: dict[str, float] = {}
