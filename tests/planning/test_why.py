@@ -92,7 +92,7 @@ def test_a_drain_says_for_whom_it_waits() -> None:
     """The gateway with requests in flight is named, with how many."""
     story = served()
     (name,) = story.ready()
-    story.gateway(**{name.replace("/", "__"): 3})
+    story.gateway("gw", **{name.replace("/", "__"): 3})
     story.adopts(a_catalog()).decides()
     why = why_replica(seen(story), name)
     assert why.state == "Draining"
