@@ -112,12 +112,12 @@ def _nameless(snapshot: Snapshot) -> Snapshot:
     }
     called = {node: numbers.get(node, "silent") for node in fleet.called}
     fleet = dataclasses.replace(fleet, nodes=nodes, called=called)
+    was = desired.marks
     marks = dataclasses.replace(
-        desired.marks,
-        **{
-            name: dict.fromkeys(getattr(desired.marks, name), "")
-            for name in ("cordoned", "draining", "paused")
-        },
+        was,
+        cordoned=dict.fromkeys(was.cordoned, ""),
+        draining=dict.fromkeys(was.draining, ""),
+        paused=dict.fromkeys(was.paused, ""),
     )
     desired = dataclasses.replace(desired, marks=marks)
     given = dataclasses.replace(snapshot.given, fleet=fleet, desired=desired)
