@@ -64,7 +64,7 @@ def _said(row: ReplicaRow, estimates: Estimates) -> str:
 def worth_a_line(entry: Mapping[str, Any]) -> bool:
     """Whether an event ends something: beside a region that shows what moves, the others say it twice."""
     if entry["kind"] != "shard":
-        return entry["kind"] != "action"
+        return str(entry["kind"]) != "action"
     return any(f" {word}" in entry["said"] for word in _ENDS)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from llmgw.planning.fired import Allowed
+from llmgw.planning.fired import Guard
 
 
 def override_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -29,14 +29,12 @@ def override_options(function: Callable[..., Any]) -> Callable[..., Any]:
         allow_removal: tuple[str, ...],
         **more: Any,
     ) -> Any:
-        allowed: Allowed = frozenset(
-            {
-                *([("mass_stop", str(allow_mass_stop))] if allow_mass_stop else []),
-                *([("empty", "")] if allow_empty else []),
-                *(("outage", name) for name in allow_outage),
-                *(("protect", name) for name in allow_removal),
-            }
-        )
-        return function(*args, allowed=allowed, **more)
+        named: set[tuple[Guard, str]] = {("outage", name) for name in allow_outage}
+        named |= {("protect", name) for name in allow_removal}
+        if allow_mass_stop:
+            named.add(("mass_stop", str(allow_mass_stop)))
+        if allow_empty:
+            named.add(("empty", ""))
+        return function(*args, allowed=frozenset(named), **more)
 
     return taken
