@@ -216,7 +216,7 @@ class Gateway:
     def _gauges(self) -> Iterator[Gauge]:
         table = self._endpoints.table
         yield Gauge("in_flight", "Requests at engines.", _by_model(self._endpoints.in_flight))
-        waiting = {(model,): float(count) for model, count in self._waiting.counts.items()}
+        waiting: dict[tuple[str, ...], float] = {(m,): count for m, count in self._waiting.counts.items()}
         yield Gauge("queued", "Requests that wait for a model that sleeps.", waiting)
         yield Gauge("ready", "Replicas that take requests.", _by_model(dict.fromkeys(table.ready, 1)))
         yield Gauge("connections", "Client connections.", {(): len(self._front.connections)})

@@ -17,10 +17,18 @@ from llmgw.gateway.link import KNOCKING, Pace
 from llmgw.gateway.receive import Limits
 from llmgw.gateway.serve import Bound, Settings
 from llmgw.gateway.upstream import Reach
+from llmgw.gateway.waiting import Patience
 from llmgw.kit.systemd import tell, watched
 from llmgw.routing.retry import Policy
 
-PARTS = {"limits": Limits(), "policy": Policy(), "reach": Reach(), "pace": Pace(), "knocking": KNOCKING}
+PARTS = {
+    "limits": Limits(),
+    "policy": Policy(),
+    "reach": Reach(),
+    "pace": Pace(),
+    "knocking": KNOCKING,
+    "patience": Patience(),
+}
 """Whose timers `--timer` sets, as PART.NAME."""
 
 
@@ -59,6 +67,7 @@ def run(
         policy=set_to["policy"],
         reach=set_to["reach"],
         pace=Pace(set_to["pace"].report, set_to["knocking"]),
+        patience=set_to["patience"],
         access=sys.stderr.write if access_log else None,
     )
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
