@@ -16,6 +16,8 @@ from collections.abc import Iterator
 
 from llmgw.catalog.load import load_files
 from llmgw.control import snapshot
+from llmgw.control.about import About
+from llmgw.control.api import nothing_followed
 from llmgw.control.fleet_route import FleetApi
 from llmgw.control.measuring import Measuring
 from llmgw.control.store import Revision
@@ -98,7 +100,17 @@ def desk(root: pathlib.Path, found: snapshot.Snapshot | None = None) -> Desk:
     plane.adoption._knowledge = _Known(given)  # type: ignore[assignment]
     plane.adoption._measuring = _Measured(given)
     plane.api._about["cluster"] = given.cluster
-    plane.api._routes.update(FleetApi(plane.adoption, plane.clock).routes)
+    about = About(
+        plane.loop,
+        plane.adoption,
+        plane.store,
+        plane.journal,
+        plane.adoption._knowledge,
+        plane.clock,
+        about={"cluster": given.cluster, "build": "0.1.0"},
+        followed=nothing_followed,
+    )
+    plane.api._routes.update({**FleetApi(plane.adoption, plane.clock).routes, **about.routes})
     return Desk(plane)
 
 

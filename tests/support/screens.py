@@ -37,6 +37,9 @@ SCREENS: Mapping[str, Sequence[str]] = {
     "events": ("events",),
     "gc": ("gc",),
     "history": ("history",),
+    "why-model": ("why", "deepseek-v3"),
+    "why-paused": ("why", "phi-4"),
+    "why-node": ("why", "gpu-b1"),
     "validate": ("validate", "next"),
     "validate-broken": ("validate", "broken"),
 }
