@@ -32,11 +32,15 @@ LAST_LINES = 5
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Followed:
-    """The apply of a revision, from which event on, and its plan where this is who applied it."""
+    """The apply of a revision, from which event on, and its plan where this is who applied it.
+
+    `whole` = it stood already: everything that the fleet still lacks is waited for, not one apply.
+    """
 
     number: int
     event: int
     plan: Plan | None = None
+    whole: bool = False
 
 
 def follow(client: Client, followed: Followed, limit: float) -> int:
@@ -51,7 +55,7 @@ class _Follower:
     def __init__(self, client: Client, followed: Followed, shown: Region) -> None:
         self._client, self._number, self._event = client, followed.number, followed.event
         self._shown, self._clock = shown, SystemClock()
-        self._plan = followed.plan
+        self._plan, self._whole = followed.plan, followed.whole
         self._estimates = Estimates(followed.plan)
         self._failed: set[str] = set()
 
@@ -60,7 +64,7 @@ class _Follower:
         every = SAY_EVERY if isinstance(self._shown, Plain) else 0.0
         while True:
             # Asked first: what happened before it is then said before it.
-            told = self._client.get("/v1/apply", number=self._number)
+            told = self._look()
             self._tell_events(self._clock.now() - began)
             if told["ended"] or not told["waiting"]:
                 return self._end(told, self._clock.now() - began)
@@ -74,6 +78,14 @@ class _Follower:
                 rows: tuple[ReplicaRow, ...] = self._client.read(tuple[ReplicaRow, ...], "/v1/replicas")
                 self._shown.draw(moving(rows, self._estimates))
             time.sleep(POLL)
+
+    def _look(self) -> Mapping[str, Any]:
+        """When and how it ended, and what is waited for."""
+        if self._whole:
+            waiting = self._client.get("/v1/status")["outstanding"]
+            return {"ended": "", "result": "", "waiting": waiting}
+        told: Mapping[str, Any] = self._client.get("/v1/apply", number=self._number)
+        return told
 
     def _tell_events(self, age: float) -> None:
         for entry in self._client.get("/v1/events", after=self._event):

@@ -140,6 +140,31 @@ def test_a_failure_shows_the_engines_own_last_lines_once(capsys: pytest.CaptureF
     assert said[-1].startswith("revision 3 is superseded by revision 4 by dana")
 
 
+class Restarting:
+    """A client of a fleet that comes up again under a revision that was applied long ago."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    def get(self, path: str, **_: int) -> object:
+        if path == "/v1/events":
+            return []
+        assert path == "/v1/status", "the record of that apply has ended: it is not what is waited for"
+        self.looks += 1
+        return {"outstanding": ["a: 0 of 1 ready"] if self.looks < 3 else []}
+
+    def read(self, *_: object) -> tuple[ReplicaRow, ...]:
+        return ()
+
+
+def test_what_stood_already_is_waited_for_all_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    """`llmgw up` again: nothing to apply, and nothing is ready yet."""
+    client = Restarting()
+    assert follow(client, Followed(1, 0, whole=True), 10.0) == Exit.DONE  # type: ignore[arg-type]
+    assert client.looks == 3
+    assert capsys.readouterr().err.startswith("done in ")
+
+
 # --- saved plans ------------------------------------------------------------------------------
 
 

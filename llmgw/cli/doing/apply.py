@@ -82,7 +82,8 @@ def _accept(client: Client, body: dict[str, Any], plan: Plan, asked: Asked) -> i
     click.echo(f"revision {number} {stands}", err=True)
     if asked.wait == "accepted":
         return Exit.DONE
-    return _follow(client, Followed(number, int(done["event"]), plan if done["new"] else None), asked.limit)
+    followed = Followed(number, int(done["event"]), plan if done["new"] else None, whole=not done["new"])
+    return _follow(client, followed, asked.limit)
 
 
 def attach(number: int, limit: float, server: str | None) -> int:
