@@ -95,8 +95,9 @@ class PeopleOracle:
         model = self._world.disk.catalog.models.get(head.model) if head is not None else None
         if model is None:
             return
-        serving = self._by_word(control, model.name)
-        drains = control.ledger.drains
+        routed = {endpoint.replica for endpoint in control.ledger.routes.endpoints}
+        true = {name for name in self._world.serving(model.name) if name in routed}
+        serving, drains = self._by_word(control, model.name) | true, control.ledger.drains
         begun = {name for name in serving if name in drains and drains[name].since == self._world.clock.now}
         gaps = sum(drains[name].gap for name in begun)
         left, before = len(serving - drains.keys()), len(serving - drains.keys()) + len(begun)

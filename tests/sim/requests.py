@@ -194,6 +194,7 @@ class Requests:
     def __init__(self, clock: Clockwork, name: str, life: Life, world: Reached, pace: float) -> None:
         self.told = Routes()
         self.ends = 0
+        self.home = False
         self._clock = clock
         self._name = name
         self._life = life
@@ -262,7 +263,7 @@ class Requests:
     def _come(self) -> None:
         self.start()
         names = self._endpoints.table.names
-        if not names:
+        if not names or self.home:
             return
         asked = self._chance.choice(names)
         caller = Caller(asked)
