@@ -134,15 +134,12 @@ def parse(data: bytes) -> Record:
     if hashlib.sha256(_canonical(body).encode()).hexdigest() != whole.get("sha256"):
         raise ValueError("its sha256 does not match its body")
     version = whole.get("v")
-    known = isinstance(version, int)
-    try:
-        record = _BODY.validate_json(_canonical(body))
-    except pydantic.ValidationError:
-        if known and version <= VERSION:
-            raise
-    else:
-        if known:
-            return dataclasses.replace(record, kept=body, version=version)
+    if isinstance(version, int):
+        try:
+            return dataclasses.replace(_BODY.validate_json(_canonical(body)), kept=body, version=version)
+        except pydantic.ValidationError:
+            if version <= VERSION:
+                raise
     identity = body.get("identity")
     cookie = identity.get("cookie") if isinstance(identity, dict) else None
     raise Newer(f"it is of version {version}, this release writes {VERSION}", str(cookie or ""))

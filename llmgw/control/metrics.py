@@ -5,6 +5,7 @@ The only labels are names of the catalog, states and fixed words: no node and no
 
 import collections
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from llmgw.control.loop import Loop
 from llmgw.kit.exposition import Family, Series, page
@@ -15,13 +16,13 @@ OTHER = "other"
 """The model label of what runs and is in no catalog any more."""
 
 
-def metrics(loop: Loop, epoch: int, revision: int, peers: Mapping[str, int]) -> bytes:
+def metrics(loop: Loop, epoch: int, revision: int, peers: Mapping[Any, int]) -> bytes:
     """The page. `peers` are the streams that are open, by kind."""
     return page("llmgw_control_", _families(loop, loop.view(), epoch, revision, peers))
 
 
 def _families(
-    loop: Loop, view: View, epoch: int, revision: int, peers: Mapping[str, int]
+    loop: Loop, view: View, epoch: int, revision: int, peers: Mapping[Any, int]
 ) -> Iterator[Family]:
     yield _gauge("epoch", "The epoch that commands.", epoch)
     yield _gauge("revision", "The catalog revision that stands; 0 = none.", revision)
@@ -57,5 +58,5 @@ def _gauge(name: str, said: str, value: float) -> Family:
     return Family(name, "gauge", said, {(): value})
 
 
-def _by(values: Mapping[str, int]) -> Series:
+def _by(values: Mapping[Any, int]) -> Series:
     return {(name,): value for name, value in values.items()}

@@ -5,10 +5,10 @@ Used by the metrics of the gateway, the control plane and the agent; `transport.
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal
+from typing import Any, Literal
 
-Series = Mapping[tuple[str, ...], float]
-"""By label values, in the order of the labels; () where there are none."""
+Series = Mapping[Any, float]
+"""By label values, tuples of text in the order of the labels; () where there are none."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
