@@ -23,7 +23,8 @@ from tests.support.processes import LLMGW
 HELP, PLAN = 0.120, 1.5
 """Seconds that a `--help` and a plan may take."""
 TIMES = 10
-CARDS = 8
+CARDS = 100
+"""Of a node: few nodes register soon, and a node has ports for a hundred shards."""
 
 
 def run(argv: Sequence[str]) -> Outcome:
@@ -39,7 +40,7 @@ def run(argv: Sequence[str]) -> Outcome:
             [str(LLMGW)], TIMES, _LLMGW_COMPLETE="bash_complete", COMP_WORDS="llmgw pl", COMP_CWORD="1"
         ),
     }
-    nodes = {f"node-{number:03}": CARDS for number in range(-(-options.models // CARDS) + 2)}
+    nodes = {f"node-{number:02}": CARDS for number in range(-(-options.models // CARDS) + 2)}
     with (
         tempfile.TemporaryDirectory(prefix="llmgw-lab-") as name,
         Loopback(pathlib.Path(name), nodes) as fleet,
