@@ -7,6 +7,7 @@ the product has no switch for it.
 
 import dataclasses
 import sys
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 from unittest import mock
@@ -15,7 +16,11 @@ from llmgw.agent import adopt
 from llmgw.agent.adopt import Decision
 from llmgw.agent.supervisor import Supervisor
 from llmgw.cli.main import run
-from llmgw.planning import standings
+from llmgw.control.loop import Loop
+from llmgw.control.peers import Peers
+from llmgw.kit.clock import SystemClock
+from llmgw.planning import board, standings
+from llmgw.transport.connection import Connection
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -66,11 +71,63 @@ def _unheard_are_lost(right: Any) -> Any:
     return stand
 
 
+def _unreachable_are_lost(right: Any) -> Any:
+    """A blip is a loss."""
+    return _renamed(right, "Unreachable", "Lost")
+
+
+def _nobody_is_lost(right: Any) -> Any:
+    """Whoever is silent will be back, for ever."""
+    return _renamed(right, "Lost", "Unreachable")
+
+
+def _renamed(right: Any, true: str, told: str) -> Any:
+    """Who is `true` counts as `told`."""
+
+    def stand(*args: Any, **named: Any) -> Any:
+        found = right(*args, **named)
+        of = {name: told if stands == true else stands for name, stands in found.of.items()}
+        lost = frozenset(name for name, stands in of.items() if stands == "Lost")
+        return dataclasses.replace(found, of=of, lost=lost)
+
+    return stand
+
+
+def _sends_no_pings(_: Any) -> Any:
+    """Whoever says nothing is taken to be well."""
+    return lambda _: None
+
+
+def _tells_the_time(_: Any) -> Any:
+    """Deadlines are counted on the wall clock."""
+    return lambda _: time.time()  # noqa: TID251 - the bug that is planted
+
+
+async def _nobody(*_: Any) -> None:
+    return
+
+
+def _admits_twins(_: Any) -> Any:
+    """Whoever comes last takes the place, though the first one still answers."""
+    return _nobody
+
+
+def _never_gives_way(_: Any) -> Any:
+    """A control plane that is outranked goes on commanding."""
+    return lambda *_: None
+
+
 BUGS: Mapping[str, Bug] = {
     "adopts-nothing": Bug(adopt, "decide", _adopts_nothing),
     "ends-unheard": Bug(Supervisor, "adopt", _ends_with_its_agent),
     "keeps-orphans": Bug(Supervisor, "heard", _keeps_orphans),
+    "same-node-twice": Bug(Peers, "_living_rival", _admits_twins),
+    "never-gives-way": Bug(Loop, "fence", _never_gives_way),
+    "nobody-is-lost": Bug(board, "stand", _nobody_is_lost),
+    "sends-no-pings": Bug(Connection, "_tick", _sends_no_pings),
+    "tells-the-time": Bug(SystemClock, "now", _tells_the_time),
     "unheard-are-lost": Bug(standings, "stand", _unheard_are_lost),
+    "unreachable-are-lost": Bug(board, "stand", _unreachable_are_lost),
 }
 
 

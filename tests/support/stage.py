@@ -168,17 +168,16 @@ class Stage(contextlib.AbstractContextManager["Stage"]):
         options = ("--name", name, "--ports", f"{ports.start}-{ports.stop - 1}")
         return ("--control", self.server_address, *options, *self._state(name))
 
-    def gateway(self) -> Process:
-        """Start the gateway."""
+    def gateway(self, *, wrapper: Sequence[str] = ()) -> Process:
+        """Start the gateway, by way of `wrapper` where one is given."""
         options = (
             "--listen",
             f"127.0.0.1:{self.gateway_port}",
             "--metrics",
             f"127.0.0.1:{self.metrics_port}",
         )
-        return self.processes.llmgw(
-            "gateway", "gateway", "--control", self.server_address, *options, *self._state("gateway")
-        )
+        words = ("--control", self.server_address, *options, *self._state("gateway"))
+        return self.processes.llmgw("gateway", "gateway", *words, wrapper=wrapper)
 
     def cli(self, *args: str, within: float = 60.0) -> subprocess.CompletedProcess[str]:
         """Run one command against this control plane, in the repository."""
