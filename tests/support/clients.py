@@ -24,10 +24,10 @@ class Failure:
     said: str
 
 
-def client(port: int, timeout: float = 20.0) -> openai.OpenAI:
+def client(port: int, timeout: float = 20.0, host: str = "127.0.0.1") -> openai.OpenAI:
     """The openai client, which tries once and tells."""
     return openai.OpenAI(
-        base_url=f"http://127.0.0.1:{port}/v1", api_key="unused", max_retries=0, timeout=timeout
+        base_url=f"http://{host}:{port}/v1", api_key="unused", max_retries=0, timeout=timeout
     )
 
 
@@ -68,14 +68,18 @@ class Steady:
     `failures` keeps what went wrong.
     """
 
-    def __init__(self, port: int, model: str, *, clients: int = 2, pace: float = 0.01) -> None:
+    def __init__(
+        self, port: int, model: str, *, clients: int = 2, pace: float = 0.01, host: str = "127.0.0.1"
+    ) -> None:
         self.answers: dict[str, int] = {}
         self.failures: list[Failure] = []
         self._model = model
         self._pace = pace
         self._stop = threading.Event()
         self._lock = threading.Lock()
-        self._threads = [threading.Thread(target=self._ask, args=(client(port),)) for _ in range(clients)]
+        self._threads = [
+            threading.Thread(target=self._ask, args=(client(port, host=host),)) for _ in range(clients)
+        ]
 
     @property
     def done(self) -> int:

@@ -54,8 +54,8 @@ class Passage:
 class Cutter:
     """Listens on `port` from `start` on and passes to the target until told otherwise.
 
-    `cut_after` = each new passage is cut, both ways, when so many bytes have passed up; `delay` is
-    seconds each piece waits.
+    `cut_after` = each passage is cut, both ways, when so many bytes have passed up, `cut_down_after` down;
+    with `once` only the first of all. `cuts` counts them. `delay` is seconds each piece waits.
     """
 
     def __init__(self, host: str, port: int) -> None:
@@ -64,6 +64,9 @@ class Cutter:
         self._tasks: set[asyncio.Task[None]] = set()
         self.passages: list[Passage] = []
         self.cut_after: int | None = None
+        self.cut_down_after: int | None = None
+        self.once = False
+        self.cuts = 0
         self.delay = 0.0
         self.port = 0
 
@@ -130,8 +133,7 @@ class Cutter:
 
     async def _up(self, passage: Passage, reader: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
         async for data in _pieces(reader):
-            if self.cut_after is not None and passage.up + len(data) >= self.cut_after:
-                to.write(data[: max(0, self.cut_after - passage.up)])
+            if self._due(self.cut_after, passage.up, data, to):
                 self._cut(passage)
                 return
             passage.frames.feed(data)
@@ -140,8 +142,21 @@ class Cutter:
 
     async def _down(self, passage: Passage, reader: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
         async for data in _pieces(reader):
+            if self._due(self.cut_down_after, passage.down, data, to):
+                self._cut(passage)
+                return
             passage.down += await self._pass(passage, data, to)
         self._hung_up(passage, to)
+
+    def _due(self, limit: int | None, passed: int, data: bytes, to: asyncio.StreamWriter) -> bool:
+        """Whether the cut is within `data`; then what comes before it has been written."""
+        if limit is None or passed + len(data) < limit:
+            return False
+        to.write(data[: max(0, limit - passed)])
+        self.cuts += 1
+        if self.once:
+            self.cut_after = self.cut_down_after = None
+        return True
 
     async def _pass(self, passage: Passage, data: bytes, to: asyncio.StreamWriter) -> int:
         if self.delay:

@@ -23,8 +23,11 @@ def inside() -> bool:
     return os.environ.get(INSIDE) == str(os.getpid())
 
 
-def again(lab: str, argv: Sequence[str]) -> Outcome:
-    """The outcome of this lab, run as process 1 of a pid and mount namespace. Raises CannotRun."""
+def again(lab: str, argv: Sequence[str], *, net: bool = False) -> Outcome:
+    """The outcome of this lab, run as process 1 of a pid and mount namespace. Raises CannotRun.
+
+    `net` = of a network of its own too. However it ends, everything that it started ends with it.
+    """
     if os.geteuid() != 0 or shutil.which("unshare") is None:
         raise CannotRun("only root can make namespaces")
     ran = subprocess.run(
@@ -32,8 +35,10 @@ def again(lab: str, argv: Sequence[str]) -> Outcome:
             "unshare",
             "--pid",
             "--fork",
+            "--kill-child",
             "--mount-proc",
             "--mount",
+            *(["--net"] if net else []),
             sys.executable,
             "-m",
             "tests.lab",
