@@ -8,12 +8,9 @@ from collections.abc import Sequence
 import click
 import pydantic
 
-from llmgw.cli import names, output, revisions
+from llmgw.cli import names, output
 from llmgw.cli.client import Client
 from llmgw.cli.exits import Exit
-from llmgw.cli.nodefile import read_node
-from llmgw.cli.offline import plan_offline
-from llmgw.cli.saved import save
 from llmgw.cli.uploads import Upload, read_upload
 from llmgw.errors import Failed
 from llmgw.fleet.node import NodeInfo
@@ -61,13 +58,16 @@ def run(
 ) -> int:
     """Print the plan; returns the exit code."""
     upload, base = _read(source)
-    asked = Asked(supposed.only, supposed.replace, supposed.without, tuple(map(read_node, supposed.with_)))
+    nodes = _nodes(supposed.with_) if supposed.with_ else ()
+    asked = Asked(supposed.only, supposed.replace, supposed.without, nodes)
     plan = _planned(source, upload, base, asked)
     if shown.explain:
         plan = _with_authors(plan, upload, source)
     for form, path in shown.also:
         _write(path, _text(plan, form, shown, upload, None) + "\n")
     if shown.save is not None:
+        from llmgw.cli.saved import save
+
         save(shown.save, plan, upload)
     if shown.output == "text":
         output.say(_text(plan, "text", shown, upload, output.width()).splitlines())
@@ -77,17 +77,29 @@ def run(
     return _exit(plan, upload, fail_on, detailed_exitcode=detailed_exitcode)
 
 
+def _nodes(paths: Sequence[pathlib.Path]) -> tuple[NodeInfo, ...]:
+    from llmgw.cli.nodefile import read_node
+
+    return tuple(map(read_node, paths))
+
+
 def _read(source: Source) -> tuple[Upload, dict[str, str] | None]:
+    """What is planned, and the files of the base. Git is asked, and imported, only where it is needed."""
+    if not (source.base or source.ref):
+        return read_upload(source.path), None
+    from llmgw.cli import revisions
+
     if source.base:
         found = revisions.read_merged(source.path, source.ref or "HEAD", source.base)
         return found.upload, dict(found.base) if found.base is not None else None
-    if source.ref:
-        return revisions.read_ref(source.path, source.ref), None
-    return read_upload(source.path), None
+    return revisions.read_ref(source.path, source.ref), None
 
 
 def _planned(source: Source, upload: Upload, base: dict[str, str] | None, asked: Asked) -> Plan:
     if source.fleet is not None:
+        # The control plane's own parts: a plan that asks it does without them.
+        from llmgw.cli.offline import plan_offline
+
         plan = plan_offline(source.fleet, upload.catalog, base, asked)
     else:
         body = upload.body(
@@ -108,6 +120,8 @@ def _planned(source: Source, upload: Upload, base: dict[str, str] | None, asked:
 
 def _with_authors(plan: Plan, upload: Upload, source: Source) -> Plan:
     """The plan with who wrote the lines that cause it, as far as git knows."""
+    from llmgw.cli import revisions
+
     ref = upload.commit if source.ref or source.base else ""
     places = [row.place for row in plan.rows if row.place]
     known = revisions.blame(places, upload.files, source.path, ref, SystemClock().wall())
