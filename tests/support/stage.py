@@ -12,7 +12,7 @@ import subprocess
 import threading
 from collections.abc import Collection, Mapping, Sequence
 from types import TracebackType
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self
 
 from demo import weights
 from llmgw.catalog import sources
@@ -90,7 +90,7 @@ class Stage(contextlib.AbstractContextManager["Stage"]):
         self._ports: dict[str, range] = {}
         self._stack = contextlib.ExitStack()
 
-    def __enter__(self) -> "Stage":
+    def __enter__(self) -> Self:
         self._stack.callback(self._end_engines)
         self._stack.enter_context(self.processes)
         self._stack.enter_context(weights.serving(self.server))
