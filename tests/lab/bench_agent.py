@@ -27,6 +27,7 @@ from tests.agent.making import assign, spec, start
 from tests.agent.test_connection import Control
 from tests.lab.command import Outcome
 from tests.support.ports import free_block
+from tests.support.proc_figures import cpu_seconds, peak_mib
 from tests.support.processes import Process, Processes
 from tests.transport.harness import listening
 
@@ -35,7 +36,6 @@ LIMITS = {"idle_percent": 0.5, "mib": 60.0, "adoption_seconds": 2.0}
 ENGINES = 64
 PROBED = 8
 PATIENCE = 60.0
-TICKS = os.sysconf("SC_CLK_TCK")
 CLOCK = SystemClock()
 
 
@@ -139,7 +139,7 @@ async def _measure(root: pathlib.Path, seconds: float, engines: int) -> tuple[di
         await asyncio.sleep(3.0)
         watching = await _percent(agent, seconds)
         await bench.launch(range(probed, engines))
-        mib = _mib(agent)
+        mib = peak_mib(agent.pid)
         agent.kill()
         again, took, register = await bench.registers()
         adopted = sum(status.adopted and status.state == "ready" for _, status in register.shards)
@@ -148,7 +148,7 @@ async def _measure(root: pathlib.Path, seconds: float, engines: int) -> tuple[di
             "idle_percent": round(alone, 2),
             "idle_percent_with_engines": round(watching, 2),
             "engines_probed": probed,
-            "mib": round(max(mib, _mib(again)), 1),
+            "mib": round(max(mib, peak_mib(again.pid)), 1),
             "engines": engines,
             "adoption_seconds": round(took, 2),
             "start_seconds_without_engines": round(started, 2),
@@ -165,17 +165,6 @@ async def _until(true: Any, what: str) -> None:
 
 async def _percent(agent: Process, seconds: float) -> float:
     """Of one core, over `seconds`."""
-    before = _ticks(agent)
+    before = cpu_seconds(agent.pid)
     await asyncio.sleep(seconds)
-    return 100 * (_ticks(agent) - before) / TICKS / seconds
-
-
-def _ticks(agent: Process) -> int:
-    fields = pathlib.Path(f"/proc/{agent.pid}/stat").read_text().rpartition(") ")[2].split()
-    return int(fields[11]) + int(fields[12])
-
-
-def _mib(agent: Process) -> float:
-    """The most memory that it has had."""
-    lines = pathlib.Path(f"/proc/{agent.pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:"))
+    return 100 * (cpu_seconds(agent.pid) - before) / seconds

@@ -7,6 +7,7 @@ and no engine was touched. Then agent and control plane are stopped (SIGSTOP) an
 measured how long the other end takes to notice.
 """
 
+import functools
 import signal
 import sys
 import time
@@ -144,5 +145,8 @@ def _killed(fleet: Spread, took: dict[str, int], figures: dict[str, float]) -> N
         fleet.kill(name)
         _longest(figures, [figure], ear.wait(KILLED))
         took["killed"] += 1
+        told = fleet.last_event()
         fleet.begin(name, *(HEARTBEAT if name == CONTROL else ()))
+        again = functools.partial(fleet.registered, "a", told)
+        fleet.until(again, "the agent registers again", within=BACK)
         _back(fleet, took, figures)

@@ -50,7 +50,7 @@ class Node:
     While it is `held` it takes its commands and does nothing about them, until it is `let`.
     """
 
-    def __init__(self, info: NodeInfo, port: int) -> None:
+    def __init__(self, info: NodeInfo, port: int, *, backoff: Backoff = SOON) -> None:
         self.info, self.obeyed, self.held = info, 0, False
         self._waiting: list[Command] = []
         self._shards: dict[ShardKey, tuple[ShardSpec, ShardStatus]] = {}
@@ -61,8 +61,8 @@ class Node:
             adopt=lambda _epoch, _revision: None,
             obey=self._obey,
             clock=SystemClock(),
-            chance=seeded(1),
-            backoff=SOON,
+            chance=seeded(info.id),
+            backoff=backoff,
         )
 
     @property

@@ -5,6 +5,7 @@ names is started by way of this module. Each bug replaces one function for the l
 the product has no switch for it.
 """
 
+import copy
 import dataclasses
 import sys
 import time
@@ -18,6 +19,7 @@ from llmgw.agent.supervisor import Supervisor
 from llmgw.cli.main import run
 from llmgw.control.loop import Loop
 from llmgw.control.peers import Peers
+from llmgw.fleet.world import Draft
 from llmgw.kit.clock import SystemClock
 from llmgw.planning import board, standings
 from llmgw.transport.connection import Connection
@@ -98,6 +100,16 @@ def _sends_no_pings(_: Any) -> Any:
     return lambda _: None
 
 
+def _counts_everything(right: Any) -> Any:
+    """Each registration looks at everything that was ever registered, thoroughly."""
+
+    def registered(self: Draft, event: Any, now: float) -> None:
+        right(self, event, now)
+        copy.deepcopy(dict(self.fleet.shards))
+
+    return registered
+
+
 def _tells_the_time(_: Any) -> Any:
     """Deadlines are counted on the wall clock."""
     return lambda _: time.time()  # noqa: TID251 - the bug that is planted
@@ -119,6 +131,7 @@ def _never_gives_way(_: Any) -> Any:
 
 BUGS: Mapping[str, Bug] = {
     "adopts-nothing": Bug(adopt, "decide", _adopts_nothing),
+    "counts-everything": Bug(Draft, "_registered", _counts_everything),
     "ends-unheard": Bug(Supervisor, "adopt", _ends_with_its_agent),
     "keeps-orphans": Bug(Supervisor, "heard", _keeps_orphans),
     "same-node-twice": Bug(Peers, "_living_rival", _admits_twins),
