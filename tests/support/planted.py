@@ -15,6 +15,7 @@ from unittest import mock
 
 from llmgw.agent import adopt
 from llmgw.agent.adopt import Decision
+from llmgw.agent.process import Leader
 from llmgw.agent.supervisor import Supervisor
 from llmgw.cli.main import run
 from llmgw.control.loop import Loop
@@ -110,6 +111,11 @@ def _counts_everything(right: Any) -> Any:
     return registered
 
 
+def _lets_nothing_go(_: Any) -> Any:
+    """What an agent holds of an engine it holds for ever."""
+    return lambda _: None
+
+
 def _tells_the_time(_: Any) -> Any:
     """Deadlines are counted on the wall clock."""
     return lambda _: time.time()  # noqa: TID251 - the bug that is planted
@@ -136,6 +142,7 @@ BUGS: Mapping[str, Bug] = {
     "keeps-orphans": Bug(Supervisor, "heard", _keeps_orphans),
     "same-node-twice": Bug(Peers, "_living_rival", _admits_twins),
     "never-gives-way": Bug(Loop, "fence", _never_gives_way),
+    "lets-nothing-go": Bug(Leader, "close", _lets_nothing_go),
     "nobody-is-lost": Bug(board, "stand", _nobody_is_lost),
     "sends-no-pings": Bug(Connection, "_tick", _sends_no_pings),
     "tells-the-time": Bug(SystemClock, "now", _tells_the_time),
