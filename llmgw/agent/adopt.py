@@ -5,8 +5,9 @@ started in between then looks unmarked, not undescribed.
 """
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from llmgw.agent import core
 from llmgw.agent.marks import Identity, Marked, shard_name
 from llmgw.agent.records import Found, Record
 
@@ -17,14 +18,23 @@ class Decision:
 
     `forget`: nothing of it lives. `orphans`: marked as ours and described by nothing, by cookie: they
     end once the control plane has been heard, and not before. `left`: what only a newer release
-    describes, by cookie: it is left alone.
+    describes: it is left alone. `cards` are those that the launches of these two name, by cookie; one
+    that is not in it may hold any.
     """
 
     adopt: tuple[Record, ...] = ()
     sweep: tuple[Record, ...] = ()
     forget: tuple[Record, ...] = ()
     orphans: tuple[Identity, ...] = ()
-    left: tuple[str, ...] = ()
+    left: tuple[Identity, ...] = ()
+    cards: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+
+    def undescribed(self) -> core.Undescribed:
+        """What the core is told of what has no record."""
+        return core.Undescribed(self._strays(self.orphans), self._strays(self.left))
+
+    def _strays(self, launches: Iterable[Identity]) -> tuple[core.Stray, ...]:
+        return tuple(core.Stray(each.cookie, each.pid, self.cards.get(each.cookie)) for each in launches)
 
 
 def decide(found: Found, marked: Iterable[Marked], boot: str) -> Decision:
@@ -44,13 +54,15 @@ def decide(found: Found, marked: Iterable[Marked], boot: str) -> Decision:
             sweep.append(record)
         else:
             forget.append(record)
-    left = tuple(
+    newer = {
         cookie
         for cookie, tree in by_cookie.items()
         if found.foreign & {cookie, *(mark.shard for mark in tree)}
-    )
-    orphans = tuple(_orphan(tree, boot) for cookie, tree in by_cookie.items() if cookie not in left)
-    return Decision(tuple(adopt), tuple(sweep), tuple(forget), orphans, left)
+    }
+    orphans = tuple(_orphan(tree, boot) for cookie, tree in by_cookie.items() if cookie not in newer)
+    left = tuple(_orphan(tree, boot) for cookie, tree in by_cookie.items() if cookie in newer)
+    cards = {cookie: named for cookie, tree in by_cookie.items() if (named := _cards(tree)) is not None}
+    return Decision(tuple(adopt), tuple(sweep), tuple(forget), orphans, left, cards)
 
 
 def _leader(record: Record, tree: list[Marked], boot: str) -> Marked | None:
@@ -77,3 +89,9 @@ def _orphan(tree: list[Marked], boot: str) -> Identity:
     first = min(tree, key=lambda mark: mark.ticks)
     group = first.cgroup if first.cgroup.endswith(f"/{first.cookie}") else ""
     return Identity(first.cookie, group, boot, first.pid, first.ticks)
+
+
+def _cards(tree: list[Marked]) -> tuple[str, ...] | None:
+    """What the processes of a launch name; None where nobody names any and somebody cannot be read."""
+    named = tuple(sorted({card for mark in tree for card in mark.cards or ()}))
+    return named if named or all(mark.cards is not None for mark in tree) else None

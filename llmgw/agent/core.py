@@ -14,6 +14,7 @@ from typing import Literal
 
 from llmgw.catalog.sources import Source
 from llmgw.fleet.lifecycle import ALIVE, NEXT
+from llmgw.fleet.node import Gpu
 from llmgw.fleet.shard import Failure, ShardKey, ShardSpec, ShardStatus, State
 from llmgw.kit.units import show_seconds
 from llmgw.wire import messages
@@ -79,18 +80,30 @@ class Failed:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Stray:
+    """A launch of ours that no record describes; `pid` is its oldest process.
+
+    `cards` are those that its environment names, by UUID; None = it cannot be read: any card.
+    """
+
+    cookie: str
+    pid: int = 0
+    cards: tuple[str, ...] | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class AgentState:
     """Everything the node decides by. `node` is the id that its specs must name.
 
-    `orphans` are launches of ours that no record describes, by cookie; `ending` those of them that end,
-    `left` those that only a newer release describes.
+    `orphans` are launches of ours that no record describes; `ending` those of them that end, `left` those
+    that only a newer release describes.
     """
 
     node: str
     limits: Limits = Limits()
-    orphans: tuple[str, ...] = ()
-    ending: tuple[str, ...] = ()
-    left: tuple[str, ...] = ()
+    orphans: tuple[Stray, ...] = ()
+    ending: tuple[Stray, ...] = ()
+    left: tuple[Stray, ...] = ()
     shards: Mapping[ShardKey, Kept] = dataclasses.field(default_factory=dict)
     failed: Mapping[FailureKey, Failed] = dataclasses.field(default_factory=dict)
 
@@ -111,7 +124,33 @@ class AgentState:
 
     def undescribed(self) -> frozenset[str]:
         """The cookies of launches that hold what they hold as strangers do: no shard here stands for them."""
-        return frozenset((*self.orphans, *self.ending, *self.left))
+        return frozenset(stray.cookie for stray in self._strays())
+
+    def inventory(self, gpus: tuple[Gpu, ...] | None) -> tuple[Gpu, ...] | None:
+        """The cards as they are told: one that such a launch may hold is withdrawn, whatever is charged on it yet."""
+        if gpus is None or not self._strays():
+            return gpus
+        return tuple(
+            dataclasses.replace(gpu, healthy=False, said=said)
+            if gpu.healthy and (said := self.strayed(gpu.uuid))
+            else gpu
+            for gpu in gpus
+        )
+
+    def strayed(self, card: str) -> str:
+        """Who of the launches that nothing describes may hold this card, in words; empty = nobody.
+
+        One whose cards cannot be read may hold every card that no shard here holds.
+        """
+        ours = any(card in kept.spec.gpus for kept in _holding(self))
+        for stray in self._strays():
+            if not ours if stray.cards is None else card in stray.cards:
+                may = "may hold" if stray.cards is None else "holds"
+                return f"pid {stray.pid} {may} it, an engine of ours that no record describes"
+        return ""
+
+    def _strays(self) -> tuple[Stray, ...]:
+        return (*self.orphans, *self.ending, *self.left)
 
     def ports_taken(self) -> tuple[int, ...]:
         """The ports that shards hold, ascending."""
@@ -236,13 +275,13 @@ class Adopted:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Undescribed:
-    """What a restarted agent found alive with our mark and without a record, by the cookies of its launches.
+    """What a restarted agent found alive with our mark and without a record.
 
     `left` = there is a record, of a newer release: they are left alone.
     """
 
-    cookies: tuple[str, ...]
-    left: tuple[str, ...] = ()
+    orphans: tuple[Stray, ...]
+    left: tuple[Stray, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -326,9 +365,10 @@ class Sweep:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class EndOrphan:
-    """Kill what carries this mark and verify; answered by OrphanEnded."""
+    """Kill what carries this mark and verify, on its `cards` too; answered by OrphanEnded."""
 
     cookie: str
+    cards: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -345,7 +385,12 @@ class Report:
     statuses: tuple[ShardStatus, ...]
 
 
-Command = Fetch | Release | Launch | Terminate | Sweep | EndOrphan | Forget | Report
+@dataclasses.dataclass(frozen=True, slots=True)
+class Recount:
+    """Look at the node anew and tell what changed: something is free that was no shard's."""
+
+
+Command = Fetch | Release | Launch | Terminate | Sweep | EndOrphan | Forget | Report | Recount
 Step = tuple[AgentState, tuple[Command, ...]]
 
 
@@ -386,8 +431,7 @@ def step(state: AgentState, event: Event, now: float) -> Step:  # noqa: PLR0911,
         case Heard():
             return _heard(state)
         case OrphanEnded(cookie=cookie):
-            left = tuple(other for other in state.ending if other != cookie)
-            return dataclasses.replace(state, ending=left), ()
+            return _orphan_ended(state, cookie)
         case Tick():
             return _tick(state, now)
 
@@ -442,7 +486,8 @@ def _refusal(state: AgentState, spec: ShardSpec) -> str:
         both = range(max(spec.ports[0], kept.spec.ports[0]), min(spec.ports[-1], kept.spec.ports[-1]) + 1)
         if both:
             return f"port {both[0]} is held by {holder}"
-    return ""
+    strayed = ((gpu, state.strayed(gpu)) for gpu in spec.gpus)
+    return next((f"GPU {gpu} cannot be used: {said}" for gpu, said in strayed if said), "")
 
 
 def _start(state: AgentState, command: messages.Start, now: float) -> Step:
@@ -551,13 +596,20 @@ def _adopted(state: AgentState, event: Adopted, now: float) -> Step:
 
 def _undescribed(state: AgentState, event: Undescribed) -> Step:
     """Nothing is done yet: whoever could describe them has not spoken."""
-    return dataclasses.replace(state, orphans=event.cookies, left=event.left), ()
+    return dataclasses.replace(state, orphans=event.orphans, left=event.left), ()
 
 
 def _heard(state: AgentState) -> Step:
     """Whoever could still have described the orphans has spoken: they end."""
     ending = dataclasses.replace(state, orphans=(), ending=(*state.ending, *state.orphans))
-    return ending, tuple(EndOrphan(cookie) for cookie in state.orphans)
+    return ending, tuple(EndOrphan(stray.cookie, stray.cards or ()) for stray in state.orphans)
+
+
+def _orphan_ended(state: AgentState, cookie: str) -> Step:
+    """Its cards are free, which no report of a shard says."""
+    ending = tuple(stray for stray in state.ending if stray.cookie != cookie)
+    left = tuple(stray for stray in state.left if stray.cookie != cookie)
+    return dataclasses.replace(state, ending=ending, left=left), (Recount(),)
 
 
 def _tick(state: AgentState, now: float) -> Step:

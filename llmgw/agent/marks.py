@@ -12,6 +12,7 @@ from llmgw.agent.kernel import LINUX, Kernel, live
 from llmgw.fleet.shard import ShardKey
 
 NODE, SHARD, COOKIE, LEADER = "LLMGW_NODE", "LLMGW_SHARD", "LLMGW_COOKIE", "LLMGW_LEADER"
+CARDS = "CUDA_VISIBLE_DEVICES"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -33,6 +34,7 @@ class Marked:
     """A live process that carries our node's mark. `shard` is `replica:rank` as its environment says.
 
     `leader` is the pid of its launch's first process, 0 where its environment does not say it (yet).
+    `cards` are those that it was given, by UUID; None = it does not say them.
     """
 
     pid: int
@@ -42,6 +44,7 @@ class Marked:
     cookie: str
     cgroup: str
     leader: int = 0
+    cards: tuple[str, ...] | None = None
 
 
 def shard_name(key: ShardKey) -> str:
@@ -81,7 +84,14 @@ def _mark(pid: int, node: str, kernel: Kernel) -> Marked | None:
         return None
     leader = env.get(LEADER, "")
     known = int(leader) if leader.isascii() and leader.isdigit() else 0
-    return Marked(pid, after.ticks, after.session, env.get(SHARD, ""), cookie, group, known)
+    cards = _cards(env.get(CARDS, "")) if env.get(NODE) == node else None
+    return Marked(pid, after.ticks, after.session, env.get(SHARD, ""), cookie, group, known, cards)
+
+
+def _cards(said: str) -> tuple[str, ...] | None:
+    """The cards that an environment names. A number means another card to everybody who sees other ones: None."""
+    names = tuple(name.strip() for name in said.split(",") if name.strip())
+    return None if any(name.isdigit() for name in names) else names
 
 
 def session(identity: Identity, kernel: Kernel = LINUX) -> int:

@@ -172,5 +172,5 @@ def environment(
 ) -> dict[str, str]:
     """What the engine sees: what we inherited without what is not its business, its own, its GPUs, our mark."""
     kept = {name: value for name, value in inherited.items() if not _SCRUBBED.match(name)}
-    cards = {"CUDA_VISIBLE_DEVICES": ",".join(gpus), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"} if gpus else {}
+    cards = {marks.CARDS: ",".join(gpus), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"} if gpus else {}
     return {**kept, **dict(line.env), **cards, **mark}

@@ -168,6 +168,7 @@ class _Agent:
             logs=logs,
             holds=self._gpus.held,
             report=self._report,
+            recount=self._look.set,
             clock=self._clock,
             tasks=self.tasks,
             timers=self._settings.timers,
@@ -241,8 +242,12 @@ class _Agent:
             )
         except OSError as error:
             log.warning("cannot look at this node: %s", error)
-        engines = self._checks.remembered(self._engines)
-        return dataclasses.replace(self._node_info, engines=engines, warnings=self._warnings())
+        return dataclasses.replace(
+            self._node_info,
+            gpus=self._supervisor.state.inventory(self._node_info.gpus),
+            engines=self._checks.remembered(self._engines),
+            warnings=self._warnings(),
+        )
 
     def _ours(self) -> set[int]:
         """The pids of our shards. What nothing describes holds its cards as a stranger does, until it has ended."""
@@ -279,6 +284,7 @@ class _Agent:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._settings.inventory_every):
                     await self._look.wait()
+            await self._supervisor.look()
             self._look.clear()
             if self._unkept:
                 self._keep_obeyed()

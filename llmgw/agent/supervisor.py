@@ -84,13 +84,14 @@ class Supervisor:
         logs: pathlib.Path,
         holds: Charged,
         report: Callable[[tuple[ShardStatus, ...]], None],
+        recount: Callable[[], None],
         clock: Clock,
         tasks: Tasks,
         timers: SupervisorTimers,
         limits: core.Limits,
     ) -> None:
         self._launcher, self._weights, self._logs = launcher, weights, logs
-        self._holds, self._report = holds, report
+        self._holds, self._report, self._recount = holds, report, recount
         self._clock, self._tasks, self._timers = clock, tasks, timers
         self._state = core.AgentState(launcher.node, limits)
         self._engines: dict[ShardKey, _Engine] = {}
@@ -144,7 +145,7 @@ class Supervisor:
         for record in decision.forget:
             self._forget(record.spec.key)
         self._orphans = {identity.cookie: identity for identity in decision.orphans}
-        self.tell(core.Undescribed(tuple(self._orphans), decision.left))
+        self.tell(decision.undescribed())
         self._tasks.start("ticks", self._tick())
         self._tasks.start("trim logs", self._trim())
         return found.problems
@@ -164,9 +165,17 @@ class Supervisor:
             self._keep(engine, record)
         self._watch(engine, record, leader)
 
-    async def _end_orphan(self, identity: marks.Identity) -> None:
+    async def look(self) -> None:
+        """What only a newer release describes may have ended since: nobody watches it."""
+        if left := self._state.left:
+            alive = {mark.cookie for mark in await asyncio.to_thread(marks.scan, self._launcher.node)}
+            for stray in left:
+                if stray.cookie not in alive:
+                    self.tell(core.OrphanEnded(stray.cookie))
+
+    async def _end_orphan(self, identity: marks.Identity, cards: tuple[str, ...]) -> None:
         tree = Tree(identity, self._launcher.cgroups)
-        await tree.sweep(self._timers.sweep, lambda pids: self._holds(pids, ()), log.error)
+        await tree.sweep(self._timers.sweep, lambda pids: self._holds(pids, cards), log.error)
         self.tell(core.OrphanEnded(identity.cookie))
 
     # --- obeying -----------------------------------------------------------------------------
@@ -188,18 +197,20 @@ class Supervisor:
                 self._start(key, "stop", self._end(key, grace))
             case core.Sweep(key=key):
                 self._start(key, "sweep", self._end(key, None))
-            case core.EndOrphan(cookie=cookie):
+            case core.EndOrphan(cookie=cookie, cards=cards):
                 orphan = self._orphans.pop(cookie)
                 log.warning(
                     "ending pid %d and its tree: it carries our mark and nothing describes it", orphan.pid
                 )
-                self._tasks.start(f"end orphan {orphan.pid}", self._end_orphan(orphan))
+                self._tasks.start(f"end orphan {orphan.pid}", self._end_orphan(orphan, cards))
             case core.Forget(key=key):
                 self._engines.pop(key, None)
                 self._forget(key)
                 logs.prune(self._logs, self.LOGS_KEPT, self._engines)
             case core.Report():
                 self._report(command.statuses)
+            case core.Recount():
+                self._recount()
 
     def _start(self, key: ShardKey, what: str, work: Coroutine[Any, Any, None]) -> None:
         self._tasks.start(f"{what} {marks.shard_name(key)}", work)

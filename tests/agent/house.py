@@ -62,6 +62,7 @@ class House:
         self.root, self.node = root, f"node-{uuid.uuid4().hex[:8]}"
         self.cgroups = cgroups.find(self.node) if with_cgroups else None
         self.reports: list[ShardStatus] = []
+        self.recounts: list[float] = []
         self.engines = {"llamacpp": str(program(root))}
         (root / "logs").mkdir()
         self.model = root / "model.gguf"
@@ -86,6 +87,7 @@ class House:
             logs=self.root / "logs",
             holds=lambda *_: "",
             report=self.reports.extend,
+            recount=lambda: self.recounts.append(CLOCK.now()),
             clock=CLOCK,
             tasks=tasks,
             timers=timers,

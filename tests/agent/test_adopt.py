@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from llmgw.agent import marks, procfs
+from llmgw.agent import core, marks, procfs
 from llmgw.agent.adopt import decide
 from llmgw.agent.marks import Identity, Marked
 from llmgw.agent.records import Found, Record
@@ -86,7 +86,25 @@ def test_marked_and_described_by_nothing_is_an_orphan() -> None:
 def test_what_a_newer_release_describes_is_no_orphan(by: str) -> None:
     """Nothing is ended because of a version."""
     decision = decide(Found(foreign=frozenset({by})), [WORKER, LEADER], "boot")
-    assert (decision.orphans, decision.left) == ((), ("cookie-a",))
+    assert (decision.orphans, decision.left) == ((), (ALPHA.identity,))
+
+
+@pytest.mark.parametrize(
+    ("leader", "worker", "cards"),
+    [
+        (("GPU-1", "GPU-2"), ("GPU-1",), ("GPU-1", "GPU-2")),
+        (None, ("GPU-2",), ("GPU-2",)),
+        ((), (), ()),
+        ((), None, None),
+        (None, None, None),
+    ],
+)
+def test_the_cards_of_an_orphan_are_what_its_tree_was_given(
+    leader: tuple[str, ...] | None, worker: tuple[str, ...] | None, cards: tuple[str, ...] | None
+) -> None:
+    """Where nobody names a card and somebody cannot be read, it may hold any."""
+    tree = [dataclasses.replace(LEADER, cards=leader), dataclasses.replace(WORKER, cards=worker)]
+    assert decide(Found(), tree, "boot").undescribed().orphans == (core.Stray("cookie-a", 100, cards),)
 
 
 # --- for real --------------------------------------------------------------------------------
@@ -196,20 +214,44 @@ def test_a_leader_that_died_while_nobody_watched(house: House) -> None:
 
 
 def test_orphans_end_only_once_the_control_plane_has_been_heard(house: House) -> None:
-    """Marked and undescribed: left alone until somebody answers, then ended, tree and all."""
+    """Marked and undescribed: left alone until somebody answers, then ended, tree and all. Its card waits for it."""
 
     async def story() -> None:
-        shard = house.spec(does="workers")
+        shard = house.spec(does="workers", gpus=("GPU-aaaa",), gpus_per_node=1)
         async with house.agent() as first:
             await ready(house, first, shard)
         for record in (house.root / "shards").glob("*.json"):
             record.unlink()
         async with house.agent() as second:
             assert second.state.shards == {}
+            assert second.state.strayed("GPU-aaaa")
+            assert not second.state.strayed("GPU-bbbb")
             await asyncio.sleep(0.2)  # silence is the point: nothing may happen in it
             assert len(house.marked()) == 3
             second.heard()
-            await until(lambda: house.marked() == [], "the orphans' end")
+            await until(lambda: house.recounts, "the orphans' end is told")
+            assert (house.marked(), second.state.strayed("GPU-aaaa")) == ([], "")
+
+    asyncio.run(story())
+
+
+def test_a_newer_release_s_engine_keeps_its_card_until_it_ends_by_itself(house: House) -> None:
+    """Nobody ends it and nobody watches it: that it has ended is seen when the node is looked at."""
+
+    async def story() -> None:
+        shard = house.spec(gpus=("GPU-aaaa",), gpus_per_node=1)
+        async with house.agent() as first:
+            pid = await ready(house, first, shard)
+        edit(file_of(house.root / "shards"), lambda body: body.update(spec="somewhere else"), version=2)
+        async with house.agent() as second:
+            second.heard()
+            await second.look()
+            assert (alive(pid), second.state.strayed("GPU-bbbb")) == (True, "")
+            assert second.state.strayed("GPU-aaaa").startswith(f"pid {pid} holds it")
+            os.kill(pid, signal.SIGKILL)
+            await until(lambda: not alive(pid), "its end")
+            await second.look()
+            assert (second.state.strayed("GPU-aaaa"), len(house.recounts)) == ("", 1)
 
     asyncio.run(story())
 

@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 
 from llmgw.agent import core
+from llmgw.fleet.node import Gpu
 from llmgw.fleet.shard import ShardSpec, State
 from tests.agent.making import NODE, assign, spec, start, stop
 
@@ -330,10 +331,46 @@ def test_a_step_mutates_nothing() -> None:
 def test_what_nothing_describes_ends_once_the_control_plane_was_heard() -> None:
     """Not before: it may still describe it. And once, however often it speaks."""
     talk = Talk()
-    assert talk.tell(core.Undescribed(("c1", "c2"), left=("c3",))) == ()
-    assert talk.state.orphans == ("c1", "c2")
-    assert talk.tell(core.Heard()) == (core.EndOrphan("c1"), core.EndOrphan("c2"))
+    first, second, third = core.Stray("c1", 7, ("GPU-1",)), core.Stray("c2"), core.Stray("c3")
+    assert talk.tell(core.Undescribed((first, second), left=(third,))) == ()
+    assert talk.state.orphans == (first, second)
+    assert talk.tell(core.Heard()) == (core.EndOrphan("c1", ("GPU-1",)), core.EndOrphan("c2"))
     assert talk.tell(core.Heard()) == ()
-    assert (talk.state.orphans, talk.state.ending) == ((), ("c1", "c2"))
-    talk.tell(core.OrphanEnded("c1"))
+    assert (talk.state.orphans, talk.state.ending) == ((), (first, second))
+    assert talk.tell(core.OrphanEnded("c1")) == (core.Recount(),)
     assert talk.state.undescribed() == {"c2", "c3"}
+    assert talk.tell(core.OrphanEnded("c3")) == (core.Recount(),)
+    assert talk.state.undescribed() == {"c2"}
+
+
+CARDS = tuple(Gpu(uuid, "H100") for uuid in ("GPU-1", "GPU-2"))
+BETA = spec("beta/aaaa", gpus=("GPU-1",), port=20500)
+
+
+@pytest.mark.parametrize("heard", [False, True])
+def test_a_card_of_what_nothing_describes_is_withdrawn_until_that_has_ended(heard: bool) -> None:
+    """Before it is charged there as well; a shard that is meant for it all the same is refused."""
+    talk = Talk()
+    talk.tell(core.Undescribed((core.Stray("c1", 7, ("GPU-1",)),)))
+    if heard:
+        talk.tell(core.Heard())
+    said = "pid 7 holds it, an engine of ours that no record describes"
+    first, second = talk.state.inventory(CARDS) or ()
+    assert (first.healthy, first.said, second) == (False, said, CARDS[1])
+    assert reported(talk.tell(core.Commanded(assign(BETA)))) == [
+        ("failed", f"refused: GPU GPU-1 cannot be used: {said}")
+    ]
+    talk.tell(core.Heard())
+    talk.tell(core.OrphanEnded("c1"))
+    assert talk.state.inventory(CARDS) == CARDS
+    assert talk.state.inventory(None) is None
+
+
+def test_a_launch_whose_cards_cannot_be_read_may_hold_any_but_those_of_our_shards() -> None:
+    """Who holds the card of a shard here is known; a newer release's engine keeps the others for its life."""
+    talk = Talk()
+    talk.tell(core.Adopted(BETA, 8, "ready", 5.0))
+    talk.tell(core.Undescribed((), left=(core.Stray("c3", 9),)))
+    first, second = talk.state.inventory(CARDS) or ()
+    assert (first, second.healthy) == (CARDS[0], False)
+    assert second.said == "pid 9 may hold it, an engine of ours that no record describes"

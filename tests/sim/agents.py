@@ -16,6 +16,7 @@ from llmgw.agent.marks import Identity
 from llmgw.agent.records import Record
 from llmgw.agent.sweep import Sweeping, SweepTimers, Tree
 from llmgw.catalog.sources import Source, cache_name
+from llmgw.engines.base import CommandLine
 from llmgw.fleet.node import CachedWeights, NodeInfo
 from llmgw.fleet.shard import Progress, ShardKey, ShardStatus
 from llmgw.wire import messages
@@ -124,7 +125,7 @@ class Agent:
         for record in decision.forget:
             shelf.forget(record.spec.key)
         self._orphans = {identity.cookie: identity for identity in decision.orphans}
-        self._feed(core.Undescribed(tuple(self._orphans), decision.left))
+        self._feed(decision.undescribed())
         self._world.adopted(self)
         self._dial()
 
@@ -161,10 +162,16 @@ class Agent:
 
     def _look_around(self) -> None:
         self._looks = False
+        if left := self.state.left:
+            alive = {mark.cookie for mark in marks.scan(self.machine.name, self.machine.kernel)}
+            for stray in left:
+                if stray.cookie not in alive:
+                    self._feed(core.OrphanEnded(stray.cookie))
         self._report(info=self._info())
 
     def _info(self) -> NodeInfo:
         info = self.machine.info(self.instance, self.state.undescribed())
+        info = dataclasses.replace(info, gpus=self.state.inventory(info.gpus))
         if info.gpus is not self.machine.gpus:
             self.look_around()
         return info
@@ -203,9 +210,9 @@ class Agent:
         self.stream = None
         self._after(self._chance.uniform(0.1, 3.0), self._dial)
 
-    def _say(self, message: messages.Message) -> None:
+    def _say(self, message: messages.Message, *, quietly: bool = False) -> None:
         if self.stream is not None and not self.life.over:
-            self.stream.send("up", messages.encode(message))
+            self.stream.send("up", messages.encode(message), quietly=quietly)
 
     def _report(self, statuses: tuple[ShardStatus, ...] = (), info: NodeInfo | None = None) -> None:
         self._outbox.report(statuses, info)
@@ -278,7 +285,7 @@ class Agent:
                         self.newest = command
                         self._feed(core.Commanded(command))
                 case say.Beat():
-                    self._say(messages.Heartbeat(idle=self.state.idle()))
+                    self._say(messages.Heartbeat(idle=self.state.idle()), quietly=True)
                 case say.Send(message=message):
                     self._say(message)
                 case say.End():
@@ -320,8 +327,10 @@ class Agent:
                 self._terminate(key, grace)
             case core.Sweep(key=key):
                 self._sweep(key)
-            case core.EndOrphan(cookie=cookie):
-                self._end_orphan(self._orphans.pop(cookie))
+            case core.EndOrphan(cookie=cookie, cards=cards):
+                self._end_orphan(self._orphans.pop(cookie), cards)
+            case core.Recount():
+                self._report(info=self._info())
             case core.Forget(key=key):
                 self._held.pop(key, None)
                 self.machine.shelf.forget(key)
@@ -344,7 +353,8 @@ class Agent:
         if dies is not None and dies < 0.3:
             self._dies(dies)
             return
-        engine = machine.execute(spec, marks.environment(machine.name, spec.key, cookie), group)
+        mark = marks.environment(machine.name, spec.key, cookie)
+        engine = machine.execute(spec, process.environment({}, CommandLine(()), mark, spec.gpus), group)
         self._world.note(f"{machine.name} executes {engine} as pid {engine.pid}")
         if dies is not None:
             self._dies(dies)
@@ -410,9 +420,9 @@ class Agent:
         tree, held.tree = held.tree, None
         self._sweep_on(tree, held.record.spec.gpus, key, {tree.identity.pid} - {0}, Sweeping(self.clock.now))
 
-    def _end_orphan(self, identity: Identity) -> None:
+    def _end_orphan(self, identity: Identity, cards: tuple[str, ...]) -> None:
         tree = Tree(identity, self.machine.groups, kernel=self.machine.kernel)
-        self._sweep_on(tree, (), None, {identity.pid} - {0}, Sweeping(self.clock.now))
+        self._sweep_on(tree, cards, None, {identity.pid} - {0}, Sweeping(self.clock.now))
 
     def _sweep_on(
         self, tree: Tree, gpus: tuple[str, ...], key: ShardKey | None, seen: set[int], sweeping: Sweeping
@@ -431,7 +441,6 @@ class Agent:
             self._feed(core.Swept(key))
         else:
             self._feed(core.OrphanEnded(tree.identity.cookie))
-            self._report(info=self._info())
 
     def _fetch(self, source: Source) -> None:
         """One flight a source, however many ask; one that was abandoned ends before the next begins."""

@@ -138,10 +138,14 @@ class Machine:
         )
 
     def cards(self, undescribed: Collection[str]) -> tuple[Gpu, ...]:
-        """The cards as `agent.gpus` reads them: what is not of a live shard that the agent knows is foreign."""
+        """The cards as `agent.gpus` reads them: what is not of a live shard that the agent knows is foreign.
+
+        An engine that has only begun has no memory on its cards yet.
+        """
         taken = set(self.taken())
         for engine in self.engines.values():
-            if engine.cookie in undescribed if engine.alive else self.clock.now < engine.free_at:
+            charged = engine.cookie in undescribed and engine.phase != "starting"
+            if charged if engine.alive else self.clock.now < engine.free_at:
                 taken |= set(engine.spec.gpus)
         if not taken:
             return self.gpus

@@ -204,6 +204,14 @@ NODE_MUTANTS: dict[str, Mutant] = {
         _orphans_end_at_once,
         meets="torn-record",
     ),
+    "strays-hold-nothing": Mutant(
+        "cards of engines that nothing describes are offered until these compute there",
+        core.AgentState,
+        "strayed",
+        lambda _: always(""),
+        meets="torn-record",
+        rare=True,
+    ),
     "wanted-is-offered": Mutant(
         "gc offers what the catalog wants", gc, "_stays", _wanted_is_offered, meets="collect"
     ),
