@@ -333,7 +333,7 @@ def test_what_nothing_describes_ends_once_the_control_plane_was_heard() -> None:
     talk = Talk()
     first, second, third = core.Stray("c1", 7, ("GPU-1",)), core.Stray("c2"), core.Stray("c3")
     assert talk.tell(core.Undescribed((first, second), left=(third,))) == ()
-    assert talk.state.orphans == (first, second)
+    assert list(talk.state.orphans) == [first, second]
     assert talk.tell(core.Heard()) == (core.EndOrphan("c1", ("GPU-1",)), core.EndOrphan("c2"))
     assert talk.tell(core.Heard()) == ()
     assert not talk.state.orphans
