@@ -151,10 +151,8 @@ def test_weights_of_the_fullest_card(profile: Profile, gib: float) -> None:
     ],
 )
 def test_attention_is_whole_in_each_data_parallel_group_of_sglang(groups: int, gib: float) -> None:
-    """Only the ranks of a group share attention, and each rank has the embedding; the rest all ranks share.
-
-    No row of the table is a run like this; the logs that are published (sglang#6017) copy experts besides.
-    """
+    """Only the ranks of a group share attention, and each rank has the embedding; the rest all ranks share."""
+    # No row of the table is a run like this; the logs that are published (sglang#6017) copy experts besides.
     parts = dataclasses.replace(PARTS, attention=40 * GIB)
     model = dataclasses.replace(facts_of(models.LLAMA_8B), weights=parts)
     ranks = dataclasses.replace(vllm(8, data_parallel=groups), engine="sglang")

@@ -234,7 +234,7 @@ class Machine:
     def stranger(self, gpu: str = "", like: Process | None = None) -> Process:
         """A process of somebody else, with the pid, the ticks and a session of one that was there before."""
         process = self.kernel.fork(
-            None, env={"HOME": "/home/else"}, like=(like.pid, like.ticks) if like is not None else None
+            None, env={"HOME": "/nowhere"}, like=(like.pid, like.ticks) if like is not None else None
         )
         process.gpu = gpu
         self.strangers = [*(other for other in self.strangers if other.alive), process]
