@@ -131,6 +131,8 @@ def _window(spot: Spot) -> tuple[str, str, str]:
 
 
 def _cells(shown: str) -> int:
+    if shown.isascii():
+        return len(shown)
     return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in shown)
 
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 def safe(text: str) -> str:
     """`text` without control, format and bidi characters; what an engine or a catalog says is data."""
+    if text.isprintable():
+        return text
     return "".join(
         " "
         if char in "\t\r\n"
