@@ -12,6 +12,7 @@ from llmgw.planning.needs import Needs, stays
 from llmgw.planning.rollout import settled
 from llmgw.planning.scaling import wanted
 from llmgw.planning.view import View
+from llmgw.planning.wants import Want
 
 LET_GO = 80.0
 """Seconds beyond the stop grace in which an engine is verified to be gone and its memory comes back."""
@@ -20,15 +21,42 @@ LET_GO = 80.0
 def tend(view: View) -> Ledger:
     """The ledger without the gap that is closed, and without the memory of drains that were taken back long ago."""
     ledger = view.ledger
+    inherited = _begun_before(view) if ledger.inherited is None else ledger.inherited
     gap = ledger.gap if ledger.gap is not None and _open(view, ledger.gap) else None
+    while gap is None and inherited:
+        found, *others = inherited
+        gap, inherited = Gap(found, "", view.now), tuple(others)
+        gap = gap if _open(view, gap) else None
     returned = {
         name: at
         for name, at in ledger.returned.items()
         if name in view.replicas and view.now < at + view.timers.min_ready
     }
-    if gap is ledger.gap and len(returned) == len(ledger.returned):
+    if gap is ledger.gap and len(returned) == len(ledger.returned) and inherited == ledger.inherited:
         return ledger
-    return dataclasses.replace(ledger, gap=gap, returned=returned)
+    return dataclasses.replace(ledger, gap=gap, returned=returned, inherited=inherited)
+
+
+def _begun_before(view: View) -> tuple[str, ...]:
+    """Models that too few serve, by what the fleet shows of a past that this ledger did not see: a successor
+    comes up or failed, an old one ends, or weights without a replica lie there.
+
+    Each of them may be the gap that was open; where it is not, others have waited a little.
+    """
+    wants = view.board.wants
+    return tuple(
+        name
+        for name, want in (wants.models.items() if wants is not None else ())
+        if _began(view, want) and _open(view, Gap(name, "", view.now))
+    )
+
+
+def _began(view: View, want: Want) -> bool:
+    replicas = view.of_model(want.model.name)
+    if not replicas:
+        return view.board.stock.is_held(want.cache_name)
+    failed = any((want.model.name, generation) in view.ledger.troubles for generation in want.generations)
+    return failed or any(not settled(view, replica) for replica in replicas)
 
 
 def _open(view: View, gap: Gap) -> bool:

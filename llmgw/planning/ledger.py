@@ -17,6 +17,7 @@ class Trouble:
     """Failed starts of one (model, generation); the newest was `at`. `until` is when it may be tried again.
 
     `nodes` are where the newest failed; `cards` (GPU UUIDs, the newest `MOST_CARDS`) had too little memory for it.
+    `profile` is what it was run with; `elsewhere` = it serves on other nodes, so that it is these that are to blame.
     """
 
     failures: int
@@ -25,6 +26,8 @@ class Trouble:
     nodes: tuple[str, ...] = ()
     at: float = 0.0
     cards: tuple[str, ...] = ()
+    profile: str = ""
+    elsewhere: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -64,7 +67,9 @@ class Scale:
 class Ledger:
     """`charged` are the failed replicas already counted; `recalled` tells per node up to which
     registration its memory of failures was taken over; `lost` are the nodes whose loss was acted on;
-    `scales` are the counts between the bounds; `gap` is the one that a roll-out left in the fleet;
+    `cleared` tells per model when people forgave it; `scales` are the counts between the bounds;
+    `gap` is the one that a roll-out left in the fleet, `inherited` are the models that may have left one
+    before there was this ledger (None = not looked at yet);
     `returned` tells when a drain was taken back; `routes` is the newest table."""
 
     troubles: Mapping[tuple[str, str], Trouble] = dataclasses.field(default_factory=dict)
@@ -72,10 +77,17 @@ class Ledger:
     charged: frozenset[str] = frozenset()
     recalled: Mapping[str, float] = dataclasses.field(default_factory=dict)
     lost: frozenset[str] = frozenset()
+    cleared: Mapping[str, float] = dataclasses.field(default_factory=dict)
     scales: Mapping[str, Scale] = dataclasses.field(default_factory=dict)
     gap: Gap | None = None
+    inherited: tuple[str, ...] | None = None
     returned: Mapping[str, float] = dataclasses.field(default_factory=dict)
     routes: Routes = dataclasses.field(default_factory=Routes)
+
+    def forgiving(self, model: str, now: float) -> "Ledger":
+        """The ledger once people cleared `model`: nor do agents that register again bring it back."""
+        kept = {key: trouble for key, trouble in self.troubles.items() if key[0] != model}
+        return dataclasses.replace(self, troubles=kept, cleared={**self.cleared, model: now})
 
     def later(self, seconds: float) -> "Ledger":
         """The ledger after a stall of ours: a drain's limit counts only while we could hear that it is over."""

@@ -32,7 +32,7 @@ from llmgw.planning.wake import wake_at
 class Pass:
     """What one pass decided. `wake_at` is when time alone will change the answer, or None.
 
-    `again` = one replica got a place, or a node takes new ones again: another pass should follow at once;
+    `again` = one replica got a place, or other nodes are quarantined: another pass should follow at once;
     it will tell `wake_at` and `unplaced`.
     """
 
@@ -63,8 +63,9 @@ def reconcile(
     actions: list[Action] = []
     unplaced: list[Unplaced] = []
     placed: tuple[Assign, ...] = ()
+    view = _with(view, scaling.rescale(view))
+    turned = _blames_others(view, ledger)
     if view.may_act():
-        view = _with(view, scaling.rescale(view))
         view = _with(view, gaps.tend(view))
         needs = _needs(view)
         actions += _sweep(view)
@@ -72,9 +73,10 @@ def reconcile(
         actions += _apply_drains(view, needs, drains)
         view = _with(view, _remember_returned(view, actions))
         actions += draining.advance(view, drains)
-        placed, unplaced = _place_one(view, needs, chance)
-        actions += placed
-        if not placed:
+        if not turned:
+            placed, unplaced = _place_one(view, needs, chance)
+            actions += placed
+        if not placed and not turned:
             view, gap = _open_gap(view, needs, drains)
             actions += gap
     else:
@@ -83,7 +85,7 @@ def reconcile(
     drains_told = _told(view, drains, table.version)
     if drains_told is not view.ledger.drains or table is not view.ledger.routes:
         view = _with(view, dataclasses.replace(view.ledger, drains=drains_told, routes=table))
-    again = bool(placed) or _lifts_quarantine(view, ledger)
+    again = bool(placed) or turned
     wake = None if again else wake_at(view)
     view.board.rest(acted=view.may_act())
     return Pass(tuple(actions), view.ledger, wake, tuple(unplaced), alarms(view), again)
@@ -93,13 +95,15 @@ def _with(view: View, ledger: Ledger) -> View:
     return view if ledger is view.ledger else dataclasses.replace(view, ledger=ledger)
 
 
-def _lifts_quarantine(view: View, before: Ledger) -> bool:
-    """Whether a node is blamed for less than when this pass looked: failures were forgiven or concern nobody now."""
+def _blames_others(view: View, before: Ledger) -> bool:
+    """Whether other nodes are to blame than when this pass looked: the next one places, and sees them so."""
     if not view.may_act() or view.ledger.troubles is before.troubles:
         return False
     now, timers = view.now, view.timers
-    blamed = quarantined(before.troubles, now, timers).keys()
-    return bool(blamed - quarantined(view.ledger.troubles, now, timers).keys())
+    return (
+        quarantined(before.troubles, now, timers).keys()
+        != quarantined(view.ledger.troubles, now, timers).keys()
+    )
 
 
 def _told(view: View, drains: Mapping[str, Draining], version: int) -> Mapping[str, Draining]:

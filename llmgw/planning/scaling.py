@@ -21,11 +21,17 @@ def wanted(view: View, model: Model) -> int:
 
 
 def rescale(view: View) -> Ledger:
-    """The ledger with the counts that the requests of this instant ask for."""
+    """The ledger with the counts that the requests of this instant ask for.
+
+    While we suspect ourselves the window goes on: what was asked for meanwhile was asked for.
+    """
     board, ledger = view.board, view.ledger
-    elastic = board.wants.elastic if board.wants is not None else {}
-    if not elastic and not ledger.scales:
+    if board.wants is None or not (board.wants.elastic or ledger.scales):
         return ledger
+    elastic = board.wants.elastic
+    if not view.heard:  # what is there is not known yet, so no count begins
+        kept = {name: scale for name, scale in ledger.scales.items() if name in elastic}
+        return ledger if kept == ledger.scales else dataclasses.replace(ledger, scales=kept)
     if not board.moved and ledger.scales is board.scales and ledger.scales.keys() == elastic.keys():
         return ledger
     loads = _loads(view)

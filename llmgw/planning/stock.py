@@ -159,6 +159,10 @@ class Stock:
         """Bytes of these weights where a node holds them; 0 = nobody does."""
         return max(self._holders.get(cache_name, {}).values(), default=0)
 
+    def is_held(self, cache_name: str) -> bool:
+        """Whether a node has these weights whole."""
+        return cache_name in self._holders
+
     def choose(self, request: Request, pressure: Mapping[str, float]) -> Choice | None:
         """The best nodes for one replica, all or none; a gang's nodes have cards of one type.
 

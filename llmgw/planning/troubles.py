@@ -5,6 +5,7 @@ terminal failure, only a capped delay with its reason.
 """
 
 import dataclasses
+import math
 from collections.abc import Iterable, Mapping
 
 from llmgw.fleet.causes import ran_out_of_memory
@@ -14,6 +15,9 @@ from llmgw.kit.backoff import Backoff
 from llmgw.kit.chance import Chance
 from llmgw.planning.ledger import MOST_CARDS, Ledger, Trouble
 from llmgw.planning.view import View
+
+SKEW = 1.0
+"""Seconds by which ages that travelled differ at most."""
 
 
 def charge(view: View, chance: Chance) -> Ledger:
@@ -32,15 +36,33 @@ def charge(view: View, chance: Chance) -> Ledger:
             broken = [shard for shard in replica.present if _broke(shard)]
             nodes = tuple(sorted(shard.spec.node for shard in broken))
             cards = _cards(troubles[key].cards if key in troubles else (), broken)
-            troubles[key] = Trouble(failures, until, replica.why, nodes, view.now, cards)
+            profile = replica.spec.profile.name
+            troubles[key] = Trouble(failures, until, replica.why, nodes, view.now, cards, profile)
             charged.add(name)
     for key in [key for key in troubles if _forgiven(view, key, troubles) or not _current(view, key)]:
         del troubles[key]
-    same = troubles == ledger.troubles and charged == ledger.charged
+    for key, trouble in troubles.items():
+        if trouble.elsewhere != (elsewhere := _serves_elsewhere(view, key, trouble)):
+            troubles[key] = dataclasses.replace(trouble, elsewhere=elsewhere)
+    cleared = {name: at for name, at in ledger.cleared.items() if view.now - at <= _remembered(view, delays)}
+    same = troubles == ledger.troubles and charged == ledger.charged and len(cleared) == len(ledger.cleared)
     if same and recalled is ledger.recalled:
         return ledger
-    kept = ledger.troubles if same else troubles
-    return dataclasses.replace(ledger, troubles=kept, charged=frozenset(charged), recalled=recalled)
+    kept = ledger.troubles if troubles == ledger.troubles else troubles
+    return dataclasses.replace(
+        ledger, troubles=kept, charged=frozenset(charged), recalled=recalled, cleared=cleared
+    )
+
+
+def _serves_elsewhere(view: View, key: tuple[str, str], trouble: Trouble) -> bool:
+    """Whether clients are sent to one of this generation that is on none of the nodes where it failed."""
+    model, generation = key
+    return any(
+        replica.serves
+        and replica.generation == generation
+        and not any(peer.node in trouble.nodes for peer in replica.spec.peers)
+        for replica in view.of_model(model)
+    )
 
 
 def _cards(known: tuple[str, ...], broken: Iterable[Shard]) -> tuple[str, ...]:
@@ -98,20 +120,49 @@ def _recall(
         if view.ledger.recalled.get(name) == node.since:
             continue
         for failure in node.failures:
-            if failure.age > delays.cap * (1 + delays.share) + view.timers.backoff_reset:
-                continue  # its delay is over, and what it says of a start today is nothing
+            if failure.age > _remembered(view, delays):
+                continue
             key, at = (failure.model, failure.generation), node.since - failure.age
-            known = troubles.get(key, Trouble(0, at, failure.reason, at=at))
+            if at <= view.ledger.cleared.get(failure.model, -math.inf) + SKEW:
+                continue
+            known = troubles.get(key, Trouble(0, at, failure.reason, at=at, profile=_profile(view, key)))
+            blamed = _blamed(known, name, at)
             if known.failures >= failure.count:
+                if blamed != known.nodes:
+                    troubles[key] = dataclasses.replace(known, nodes=blamed)
                 continue
             until = max(known.until, at + delays.delay(failure.count, chance))
-            troubles[key] = Trouble(
-                failure.count, until, failure.reason, at=max(known.at, at), cards=known.cards
+            troubles[key] = dataclasses.replace(
+                known,
+                failures=failure.count,
+                until=until,
+                reason=failure.reason,
+                nodes=blamed,
+                at=max(known.at, at),
             )
             charged |= {r.id for r in view.of_model(key[0]) if r.generation == key[1] and _broke_by(r, at)}
     return registered
 
 
+def _remembered(view: View, delays: Backoff) -> float:
+    """Seconds after which a failure's delay is over, and what it says of a start today is nothing."""
+    return delays.cap * (1 + delays.share) + view.timers.backoff_reset
+
+
+def _blamed(known: Trouble, node: str, at: float) -> tuple[str, ...]:
+    """Where the newest failed, now that `node` tells of one at `at`: the ranks of one replica fail together."""
+    if at > known.at + SKEW:
+        return (node,)
+    return known.nodes if at < known.at - SKEW else tuple(sorted({*known.nodes, node}))
+
+
+def _profile(view: View, key: tuple[str, str]) -> str:
+    """The name of the profile that this generation of a model stands for, where the catalog has it."""
+    want = view.board.wants.models.get(key[0]) if view.board.wants is not None else None
+    profile = want.generations.get(key[1]) if want is not None else None
+    return profile.name if profile is not None else ""
+
+
 def _broke_by(replica: Replica, at: float) -> bool:
-    """Whether the replica had failed by then; ages that travelled differ by less than a second."""
-    return broke(replica) and replica.since <= at + 1.0
+    """Whether the replica had failed by then."""
+    return broke(replica) and replica.since <= at + SKEW

@@ -1,5 +1,7 @@
 """Roll-outs without room for a surge: one gap in the whole fleet at a time, and none that could be avoided."""
 
+import pytest
+
 from llmgw.planning.actions import Assign, Drain, Undrain
 from tests.planning.story import Story, a_catalog, a_model, a_node, a_profile
 
@@ -57,6 +59,7 @@ def test_a_shared_profile_that_fails_takes_one_model_down_and_no_other() -> None
     assert down(story) == ["ada"]
     story.adopts(before).runs()
     assert down(story) == []
+    story.after(11).runs()
     assert story.ledger.gap is None
 
 
@@ -131,3 +134,39 @@ def test_what_was_taken_back_does_not_begin_again_at_once() -> None:
     assert drained in story.ready("ada")
     assert drained not in story.ledger.drains
     assert new.replica not in story.ready("ada")
+
+
+def forgotten(story: Story) -> Story:
+    """A new control plane: it remembers nothing, and every node registers again with what it has."""
+    shards = [(s.spec, s.status) for _, s in sorted(story.fleet.shards.items())]
+    again = Story(catalog=story.desired.catalog)
+    again.registers(story.fleet.nodes["n0"].info, *shards)
+    return again
+
+
+@pytest.mark.parametrize("state", ["comes", "fails", "stops", "is gone"])
+def test_a_gap_outlives_its_control_plane(state: str) -> None:
+    """Whatever the restart met of the one gap there was, nobody opens a second beside it."""
+    story = edited(full())
+    (drain,) = [action for action in story.decides() if isinstance(action, Drain)]
+    down_one = drain.replica.partition("/")[0]
+    story.says((drain.replica, 0), "stopping")
+    if state != "stops":
+        story.says((drain.replica, 0), "gone")
+    if state in ("comes", "fails"):
+        (new,) = [action.spec for action in story.decides() if isinstance(action, Assign)]
+        story.obeys(Assign(new, ""))
+    if state == "fails":
+        story.says(new.key, "failed", reason="exit 1: unknown flag")
+    again = forgotten(story)
+    for _ in range(12):
+        again.decides()
+        again.after(2)
+    assert down(again) == [down_one]
+
+
+def test_a_fleet_that_begins_has_no_gap() -> None:
+    """What is placed for the first time is nobody's successor."""
+    story = full()
+    assert story.ledger.inherited == ()
+    assert story.ledger.gap is None

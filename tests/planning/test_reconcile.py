@@ -440,6 +440,18 @@ def test_a_cordoned_node_takes_nothing_new() -> None:
     assert node not in new
 
 
+def test_a_paused_model_that_leaves_the_catalog_drains() -> None:
+    """A pause holds what the catalog asks for of a model; it keeps none that is asked for no more."""
+    story = Story(a_node("n0"), catalog=a_catalog(a_model("a"), a_model("b")))
+    story.runs()
+    story.marks(Marks(paused={"a": "looked at"}))
+    story.adopts(a_catalog(a_model("a", replicas=3), a_model("b"))).runs()
+    assert len(story.ready("a")) == 1
+    story.adopts(a_catalog(a_model("b"))).runs()
+    assert story.ready("a") == []
+    assert {shard.spec.model for shard in story.fleet.shards.values()} == {"b"}
+
+
 def test_a_paused_model_is_left_alone() -> None:
     """Pause: neither placed nor drained until it is resumed."""
     story = served(1)

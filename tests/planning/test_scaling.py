@@ -102,3 +102,26 @@ def test_it_wakes_to_look_at_the_load() -> None:
     assert story.last is not None
     assert story.last.wake_at is not None
     assert story.now < story.last.wake_at <= story.now + story.timers.scale_every
+
+
+def test_what_was_asked_for_in_the_dark_was_asked_for() -> None:
+    """While most nodes are silent nothing moves; their requests of that time are in the window all the same."""
+    story = elastic().asks(40)
+    story.runs()
+    story.asks(0).after(1).decides()
+    story.silence("n0", "n1", "n2").after(60).decides()
+    assert story.last is not None
+    assert story.last.alarms
+    story.asks(40).after(story.timers.scale_window - 100).decides()
+    story.speaks("n0", "n1", "n2").asks(0).after(60).decides()
+    assert story.runs() == []
+    assert len(story.ready()) == 4
+
+
+def test_a_count_goes_with_its_model() -> None:
+    """Even while nothing is acted on because the roster has not spoken."""
+    story = elastic().asks(25)
+    story.runs()
+    story.fleet = dataclasses.replace(story.fleet, since=story.now, roster=story.fleet.roster | {"other"})
+    story.adopts(a_catalog(a_model("else"))).decides()
+    assert not story.ledger.scales
