@@ -7,7 +7,6 @@ alone would change the answer.
 
 import asyncio
 import collections
-import dataclasses
 import logging
 from collections.abc import Callable
 
@@ -87,8 +86,7 @@ class Loop:
         """Forget the failed starts of a model: no back-off, no halted roll-out. Returns what they were."""
         troubles = self.ledger.troubles
         gone = tuple(trouble for (name, _), trouble in troubles.items() if name == model)
-        kept = {key: trouble for key, trouble in troubles.items() if key[0] != model}
-        self.ledger = dataclasses.replace(self.ledger, troubles=kept)
+        self.ledger = self.ledger.forgiving(model, self._clock.now())
         self._news.set()
         return gone
 
