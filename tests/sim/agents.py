@@ -104,6 +104,7 @@ class Agent:
         self._held: dict[ShardKey, Held] = {}
         self._orphans: dict[str, Identity] = {}
         self._looks = False
+        self._told: NodeInfo | None = None
         self.met = False
         self._flights: dict[str, Flight] = {}
         self._next: dict[str, Source] = {}
@@ -167,13 +168,17 @@ class Agent:
             for stray in left:
                 if stray.cookie not in alive:
                     self._feed(core.OrphanEnded(stray.cookie))
-        self._report(info=self._info())
+        told = self._told
+        if (info := self._info()) != told:
+            self._report(info=info)
 
     def _info(self) -> NodeInfo:
         info = self.machine.info(self.instance, self.state.undescribed())
-        info = dataclasses.replace(info, gpus=self.state.inventory(info.gpus))
+        if (gpus := self.state.inventory(info.gpus)) is not info.gpus:
+            info = dataclasses.replace(info, gpus=gpus)
         if info.gpus is not self.machine.gpus:
             self.look_around()
+        self._told = info
         return info
 
     @property
@@ -244,11 +249,14 @@ class Agent:
         return self.stream is not None
 
     @property
+    def speaks(self) -> bool:
+        """What it says arrives."""
+        return self.stream is not None and self.stream.carries("up")
+
+    @property
     def steady(self) -> bool:
         """Nothing but heartbeats will come of it by itself."""
-        return self.stream is None or (
-            self.stream.calm and self.session.phase == "registered" and not self._flushing
-        )
+        return self.stream is None or (self.stream.still and not self._flushing)
 
     def leapt(self, delay: float) -> None:
         """Its heartbeats went on meanwhile, and the next one is `delay` seconds later."""

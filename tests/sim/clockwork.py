@@ -4,7 +4,8 @@
 nothing reads a real clock, and two events of one instant happen in the order they were asked for.
 
 What goes on by itself (heartbeats, loads, clients) is scheduled `steadily`. While nothing else is due
-`sim.leaps` may move all of that to just before the next event of note, as one.
+`sim.leaps` may move all of that to just before the next event of note, as one. It counts as no event, nor
+does what is scheduled `quietly`: the way of a heartbeat.
 """
 
 import heapq
@@ -24,7 +25,7 @@ class Life:
 LEAST = 2.0
 """Seconds without an event of note that are worth a leap."""
 
-_Heap = list[tuple[float, int, Life | None, Callable[[], None]]]
+_Heap = list[tuple[float, int, Life | None, Callable[[], None], bool]]
 
 
 def _never() -> bool:
@@ -36,7 +37,7 @@ def _stay(_: float) -> float:
 
 
 class Clockwork:
-    """The heap. `now` is seconds since the world began; `happened` counts events.
+    """The heap. `now` is seconds since the world began; `happened` counts events of note.
 
     `wall_ahead` is how far people's clock is from it, in seconds; no decision may hang on that. `leap`
     is asked how far to leap towards an instant at which something of note is due; the past = not now.
@@ -60,7 +61,12 @@ class Clockwork:
     def at(self, when: float, event: Callable[[], None], life: Life | None = None) -> None:
         """Let `event` happen at `when`, unless `life` is over by then."""
         self._seq += 1
-        heapq.heappush(self._heap, (max(when, self.now), self._seq, life, event))
+        heapq.heappush(self._heap, (max(when, self.now), self._seq, life, event, True))
+
+    def quietly(self, when: float, event: Callable[[], None]) -> None:
+        """As `at`, for what is of no note; no leap moves it."""
+        self._seq += 1
+        heapq.heappush(self._heap, (max(when, self.now), self._seq, None, event, False))
 
     def after(self, delay: float, event: Callable[[], None], life: Life | None = None) -> None:
         """Let `event` happen in `delay` seconds, unless `life` is over by then."""
@@ -69,11 +75,12 @@ class Clockwork:
     def steadily(self, delay: float, event: Callable[[], None], life: Life | None = None) -> None:
         """As `after`, for what goes on by itself: a leap moves it along."""
         self._seq += 1
-        heapq.heappush(self._steady, (self.now + delay - self._moved, self._seq, life, event))
+        heapq.heappush(self._steady, (self.now + delay - self._moved, self._seq, life, event, False))
 
     def run(self, until: float, enough: Callable[[], bool] = _never) -> None:
         """Let everything up to `until` happen, or until it was `enough`, whichever ends first."""
         while not enough():
+            self._bury()
             noted = self._heap[0][0] if self._heap else math.inf
             steady = self._steady[0][0] + self._moved if self._steady else math.inf
             if min(noted, steady) > until:
@@ -86,8 +93,13 @@ class Clockwork:
                     self.now = to
                     continue
             heap = self._heap if noted <= steady else self._steady
-            _, _, life, event = heapq.heappop(heap)
+            _, _, _, event, counts = heapq.heappop(heap)
             self.now = max(self.now, min(noted, steady))
-            if life is None or not life.over:
-                self.happened += 1
-                event()
+            self.happened += counts
+            event()
+
+    def _bury(self) -> None:
+        """What would have happened to the dead is nothing to wait for."""
+        for heap in (self._heap, self._steady):
+            while heap and (life := heap[0][2]) is not None and life.over:
+                heapq.heappop(heap)

@@ -108,6 +108,7 @@ class Control:
         self.clock = clock
         self.disk = disk
         self.timers = timers
+        self.unhurried = dataclasses.replace(timers, scale_every=math.inf)
         self.life = Life()
         self.epoch = disk.epoch
         self.roster = disk.roster

@@ -21,14 +21,14 @@ EVERYWHERE = "*"
 """A fault that touches every node."""
 
 
-def schedule(chance: Chance, horizon: float, least: int = 1) -> tuple[Fault, ...]:
-    """The faults of one run, in time order; all of them begin before `horizon`.
-
-    A kind that is on strikes from `least` to `least` times its `most` times.
+def schedule(chance: Chance, horizon: float, least: float | None = None) -> tuple[Fault, ...]:
+    """The faults of one run, in time order; all of them begin before `horizon`, or before a time drawn from
+    `least` on, so that some lives are denser than others.
     """
+    last = horizon if least is None else chance.uniform(least, horizon)
     faults = [
         Fault(
-            at=chance.uniform(1.0, horizon),
+            at=chance.uniform(1.0, last),
             kind=name,
             target=chance.randrange(1 << 16),
             lasts=max(kind.shortest, _length(chance, kind.longest)),
@@ -36,7 +36,7 @@ def schedule(chance: Chance, horizon: float, least: int = 1) -> tuple[Fault, ...
         )
         for name, kind in KINDS.items()
         if chance.random() < 0.5
-        for _ in range(chance.randint(least, least * kind.most))
+        for _ in range(chance.randint(1, kind.most))
     ]
     return tuple(sorted(faults, key=lambda fault: fault.at))
 
@@ -77,13 +77,13 @@ def _on_machine(attribute: str, value: Callable[[Fault], float | bool], usual: f
         setattr(machine, attribute, value(fault))
         return lambda: setattr(machine, attribute, usual)
 
-    return Kind(begin, longest=240.0, most=6)
+    return Kind(begin, longest=240.0, most=10)
 
 
 # --- engines ---------------------------------------------------------------------------------
 
 
-def _on_engine(ready: bool, strike: Callable[["World", str, int], None]) -> Kind:
+def _on_engine(ready: bool, strike: Callable[["World", str, int], None], most: int = 3) -> Kind:
     """An engine is struck as soon as there is one that is as far as that."""
 
     def begin(world: "World", fault: Fault) -> None:
@@ -102,7 +102,7 @@ def _on_engine(ready: bool, strike: Callable[["World", str, int], None]) -> Kind
 
         world.lie_in_wait(look)
 
-    return Kind(begin, longest=0.1, most=9 if ready else 4)
+    return Kind(begin, longest=0.1, most=most)
 
 
 def _crash(world: "World", name: str, pid: int) -> None:
@@ -123,7 +123,7 @@ def _hang(world: "World", name: str, pid: int) -> None:
 # --- the network -----------------------------------------------------------------------------
 
 
-def _dark(up: bool, down: bool, gateways: bool = False) -> Kind:
+def _dark(up: bool, down: bool, gateways: bool = False, most: int = 8) -> Kind:
     def begin(world: "World", fault: Fault) -> Undo:
         name = world.pick_gateway(fault) if gateways else world.pick_machine(fault)
         path = world.paths[name]
@@ -138,7 +138,7 @@ def _dark(up: bool, down: bool, gateways: bool = False) -> Kind:
 
         return undo
 
-    return Kind(begin, longest=500.0, most=5)
+    return Kind(begin, longest=500.0, most=most)
 
 
 def cut(world: "World", fault: Fault) -> Undo:
@@ -241,7 +241,7 @@ def control_pause(world: "World", fault: Fault) -> Undo | None:
 # --- people ----------------------------------------------------------------------------------
 
 
-def _edit(change: Callable[["World", Fault, str], None], longest: float = 0.1) -> Kind:
+def _edit(change: Callable[["World", Fault, str], None], most: int = 3) -> Kind:
     def begin(world: "World", fault: Fault) -> Undo | None:
         names = list(world.disk.catalog.models)
         if not names:
@@ -249,7 +249,7 @@ def _edit(change: Callable[["World", Fault, str], None], longest: float = 0.1) -
         change(world, fault, names[fault.target % len(names)])
         return _nothing
 
-    return Kind(begin, longest=longest, most=6)
+    return Kind(begin, longest=0.1, most=most)
 
 
 def _scale(world: "World", fault: Fault, name: str) -> None:
@@ -287,8 +287,8 @@ def wall_jump(world: "World", fault: Fault) -> Undo:
 
 
 KINDS: dict[str, Kind] = {
-    "power-loss": Kind(power, longest=600.0, most=4),
-    "agent-kill": Kind(agent_kill, longest=400.0, most=4),
+    "power-loss": Kind(power, longest=600.0, most=2),
+    "agent-kill": Kind(agent_kill, longest=400.0, most=8),
     "slow-start": _on_machine("slow_start", lambda fault: 2.0 + 18.0 * fault.size, 1.0),
     "late-memory": _on_machine("late_memory", lambda fault: 1.0 + 19.0 * fault.size, 0.0),
     "slow-fetch": _on_machine("slow_fetch", lambda fault: 2.0 + 18.0 * fault.size, 1.0),
@@ -297,27 +297,27 @@ KINDS: dict[str, Kind] = {
     "leader-starting": _on_engine(False, _behead),
     "leader-ready": _on_engine(True, _behead),
     "hang-starting": _on_engine(False, _hang),
-    "hang-ready": _on_engine(True, _hang),
-    "partition": _dark(up=True, down=True),
+    "hang-ready": _on_engine(True, _hang, most=6),
+    "partition": _dark(up=True, down=True, most=5),
     "deaf-node": _dark(up=False, down=True),
     "mute-node": _dark(up=True, down=False),
-    "stream-cut": Kind(cut, longest=0.1, most=6),
-    "gateway-cut": Kind(gateway_cut, longest=0.1, most=6),
-    "cut-in-drain": Kind(cut_in_drain, longest=0.1, most=16),
-    "slow-link": Kind(slow_link, longest=120.0, most=6),
-    "swizzle": Kind(swizzle, longest=300.0, most=4),
-    "gateway-silent": Kind(gateway_silent, longest=200.0, most=6),
+    "stream-cut": Kind(cut, longest=0.1, most=10),
+    "gateway-cut": Kind(gateway_cut, longest=0.1, most=10),
+    "cut-in-drain": Kind(cut_in_drain, longest=0.1, most=6),
+    "slow-link": Kind(slow_link, longest=120.0, most=9),
+    "swizzle": Kind(swizzle, longest=300.0, most=2),
+    "gateway-silent": Kind(gateway_silent, longest=200.0, most=9),
     "gateway-partition": _dark(up=True, down=True, gateways=True),
-    "stale-command": Kind(stale_command, longest=0.1, most=6),
-    "repeated-order": Kind(repeated_order, longest=0.1, most=6),
-    "control-kill": Kind(control_kill, longest=100.0, most=5),
-    "control-pause": Kind(control_pause, longest=400.0, most=5),
+    "stale-command": Kind(stale_command, longest=0.1, most=10),
+    "repeated-order": Kind(repeated_order, longest=0.1, most=14),
+    "control-kill": Kind(control_kill, longest=100.0, most=7),
+    "control-pause": Kind(control_pause, longest=400.0, most=8),
     "scale": _edit(_scale),
     "new-generation": _edit(_rearrange),
-    "bad-generation": _edit(_spoil),
-    "invalid-catalog": _edit(_mistake),
-    "wall-jump": Kind(wall_jump, longest=0.1, most=6),
-    "removal": Kind(removed, longest=200.0, most=4),
+    "bad-generation": _edit(_spoil, most=2),
+    "invalid-catalog": _edit(_mistake, most=10),
+    "wall-jump": Kind(wall_jump, longest=0.1, most=10),
+    "removal": Kind(removed, longest=200.0, most=2),
     **NODE_KINDS,
     **PEOPLE_KINDS,
 }

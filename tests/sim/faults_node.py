@@ -40,7 +40,7 @@ def _unwatched(strike: Callable[["World", Machine, list[Engine], Fault], None], 
 
         world.lie_in_wait(look)
 
-    return Kind(begin, longest=longest, most=4)
+    return Kind(begin, longest=longest, most=3)
 
 
 def _torn(world: "World", machine: Machine, engines: list[Engine], fault: Fault) -> None:
@@ -136,7 +136,7 @@ def _under_way(strike: Callable[["World", str, Fault], None], *, unproven: bool 
 
         world.lie_in_wait(look)
 
-    return Kind(begin, longest=60.0, most=6)
+    return Kind(begin, longest=60.0, most=4)
 
 
 def _killed(world: "World", name: str, fault: Fault) -> None:
@@ -237,8 +237,8 @@ def _nothing() -> None:
 NODE_KINDS: dict[str, Kind] = {
     "torn-record": _unwatched(_torn, longest=60.0),
     "pid-reused": _unwatched(_reused, longest=60.0),
-    "boot-squatted": Kind(squatted, longest=200.0),
-    "card-taken": Kind(card_taken, longest=400.0, most=4),
+    "boot-squatted": Kind(squatted, longest=200.0, most=2),
+    "card-taken": Kind(card_taken, longest=400.0, most=10),
     "killed-in-launch": Kind(trap, longest=0.1, most=4),
     "term-ignored": Kind(trap, longest=0.1, most=4),
     "unkillable": Kind(trap, longest=0.1, most=4),
@@ -249,12 +249,12 @@ NODE_KINDS: dict[str, Kind] = {
     "killed-in-fetch": _under_way(_killed),
     "power-loss-in-fetch": _under_way(_powered_off),
     "republished": _under_way(_republished, unproven=True),
-    "engine-rests": Kind(answers, longest=100.0),
-    "engine-breaks": Kind(answers, longest=100.0),
-    "answer-cut": Kind(answers, longest=100.0),
-    "disk-full": Kind(disk_full, longest=200.0),
-    "damaged-entry": Kind(damaged, longest=0.1, most=4),
-    "odd-file": Kind(odd_file, longest=600.0, most=4),
-    "collect": Kind(collected, longest=0.1, most=9),
+    "engine-rests": Kind(answers, longest=100.0, most=10),
+    "engine-breaks": Kind(answers, longest=100.0, most=10),
+    "answer-cut": Kind(answers, longest=100.0, most=10),
+    "disk-full": Kind(disk_full, longest=200.0, most=10),
+    "damaged-entry": Kind(damaged, longest=0.1, most=12),
+    "odd-file": Kind(odd_file, longest=600.0, most=10),
+    "collect": Kind(collected, longest=0.1, most=10),
 }
 """Kinds of faults of a node, by name."""

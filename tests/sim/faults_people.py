@@ -24,7 +24,9 @@ def _model(world: "World", fault: Fault) -> str:
     return names[fault.target % len(names)] if names else ""
 
 
-def _marked(set_: Verb, lift: Verb, pick: Callable[["World", Fault], str], longest: float) -> Kind:
+def _marked(
+    set_: Verb, lift: Verb, pick: Callable[["World", Fault], str], longest: float, most: int = 8
+) -> Kind:
     """A mark stands for a while. Some end by themselves, the others are lifted."""
 
     def begin(world: "World", fault: Fault) -> Undo | None:
@@ -34,7 +36,7 @@ def _marked(set_: Verb, lift: Verb, pick: Callable[["World", Fault], str], longe
             return None
         return lambda: _lifted(world, lift, name)
 
-    return Kind(begin, longest=longest, most=5)
+    return Kind(begin, longest=longest, most=most)
 
 
 def _lifted(world: "World", lift: Verb, name: str) -> None:
@@ -69,7 +71,7 @@ def _gone(kind: str, further: Callable[["World", str], bool]) -> Kind:
         world.clock.after(world.control.timers.unreachable + AGAIN, confirm, world.trouble)
         return undo
 
-    return Kind(begin, longest=300.0, most=6, shortest=60.0, counts=False)
+    return Kind(begin, longest=300.0, most=2, shortest=60.0, counts=False)
 
 
 def _off(world: "World", name: str) -> Undo:
@@ -196,12 +198,12 @@ def _machine(world: "World", fault: Fault) -> str:
 
 PEOPLE_KINDS: dict[str, Kind] = {
     "cordon": _marked("cordon", "uncordon", _machine, longest=600.0),
-    "node-drain": _marked("drain", "uncordon", _machine, longest=600.0),
+    "node-drain": _marked("drain", "uncordon", _machine, longest=600.0, most=3),
     "pause": _marked("pause", "resume", _model, longest=300.0),
     "confirm-lost": _gone("confirm-lost", _no_further),
     "forget": _gone("forget", _forget),
-    "retry": Kind(retry, longest=0.1, most=5),
-    "rush": Kind(rush, longest=400.0, most=5),
-    "planned": Kind(planned, longest=60.0, most=6, counts=False),
-    "bad-node": Kind(bad_node, longest=200.0, most=6),
+    "retry": Kind(retry, longest=0.1, most=8),
+    "rush": Kind(rush, longest=400.0, most=8),
+    "planned": Kind(planned, longest=60.0, most=4, counts=False),
+    "bad-node": Kind(bad_node, longest=200.0, most=3),
 }

@@ -103,12 +103,13 @@ class Gateway:
     @property
     def speaks(self) -> bool:
         """What it says arrives about now."""
-        return self._stream is not None and not self.silent and self.path.whole and self.path.slow < 10.0
+        carries = self._stream is not None and self._stream.carries("up")
+        return carries and not self.silent and self.path.slow < 10.0
 
     @property
     def steady(self) -> bool:
         """Nothing but loads and requests will come of it by itself."""
-        return self._stream is None or self._stream.calm
+        return self._stream is None or self._stream.still
 
     @property
     def connected(self) -> bool:
@@ -148,7 +149,7 @@ class Gateway:
 
     def _say(self, message: messages.Message) -> None:
         if self._stream is not None:
-            self._stream.send("up", messages.encode(message))
+            self._stream.send("up", messages.encode(message), quietly=isinstance(message, messages.Load))
 
     def _hear(self, data: bytes) -> None:
         message = messages.decode_down(data)

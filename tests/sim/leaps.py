@@ -5,21 +5,21 @@ and what waits for an instant still waits for that instant. The product's own `w
 alone would make the control plane decide otherwise: no leap goes beyond that.
 """
 
-import copy
 import dataclasses
 import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from llmgw.fleet.world import Fleet, Node
+from llmgw.fleet.world import Fleet, Gateway, Node
 from llmgw.planning import scaling
+from llmgw.planning.board import Board
 from llmgw.planning.standings import stand
 from llmgw.planning.view import View
 from llmgw.planning.wake import wake_at
 
 if TYPE_CHECKING:
     from tests.sim.agents import Agent
-    from tests.sim.gateways import Gateway
+    from tests.sim.gateways import Gateway as Door
     from tests.sim.world import World
 
 
@@ -30,7 +30,7 @@ def leap(world: "World", due: float) -> float:
         return _asleep(world, due)
     if not (control.steady and all(peer.steady for peer in _peers(world)) and _all_there(world)):
         return -math.inf
-    agents = [name for name, agent in world.agents.items() if agent.stream is not None]
+    agents = [name for name, agent in world.agents.items() if agent.speaks]
     gateways = [name for name, gateway in world.gateways.items() if gateway.speaks]
     instant = _instant(world, frozenset(agents), frozenset(gateways))
     delay = min(due, instant) - world.clock.now
@@ -42,14 +42,14 @@ def leap(world: "World", due: float) -> float:
 
 
 def _asleep(world: "World", due: float) -> float:
-    """Nobody can reach the control plane: all they do is try."""
-    if any(peer.connected for peer in _peers(world)):
+    """The control plane hears nobody: all they do is try."""
+    if not all(peer.steady for peer in _peers(world)):
         return -math.inf
     _move(world, [], due - world.clock.now)
     return due
 
 
-def _peers(world: "World") -> "list[Agent | Gateway]":
+def _peers(world: "World") -> "list[Agent | Door]":
     return [*world.agents.values(), *world.gateways.values()]
 
 
@@ -59,8 +59,9 @@ def _all_there(world: "World") -> bool:
 
 
 def _move(world: "World", agents: list[str], delay: float) -> None:
+    for agent in world.agents.values():
+        agent.leapt(delay)
     for name in agents:
-        world.agents[name].leapt(delay)
         world.leapt(name, delay)
     for gateway in world.gateways.values():
         gateway.leapt(delay)
@@ -79,10 +80,8 @@ def _fleet(world: "World", agents: list[str], gateways: list[str], delay: float)
                 replica: at + delay if world.whole(replica) else at
                 for replica, at in known[name].green_at.items()
             }
-            known[name] = dataclasses.replace(
-                known[name], last_seen=known[name].last_seen + delay, green_at=green
-            )
-    return Fleet(fleet.since, fleet.roster, nodes, fleet.shards, known, fleet.progress)
+            known[name] = _seen_at(known[name], known[name].last_seen + delay, green)
+    return dataclasses.replace(fleet, nodes=nodes, gateways=known)
 
 
 def _heard(node: Node, at: float) -> Node:
@@ -117,24 +116,18 @@ def _instant(world: "World", agents: frozenset[str], gateways: frozenset[str]) -
 
 def _seen(world: "World", agents: frozenset[str], gateways: frozenset[str]) -> View:
     """The fleet as the loop sees it, when those who speak never fall silent."""
-    loop = world.control.loop
-    fleet = dataclasses.replace(
-        loop.fleet,
-        nodes={
-            name: _heard(node, math.inf) if name in agents else node
-            for name, node in loop.fleet.nodes.items()
-        },
-        gateways={
-            name: dataclasses.replace(known, last_seen=math.inf, green_at=_lasting(world, known.green_at))
-            if name in gateways
-            else known
-            for name, known in loop.fleet.gateways.items()
-        },
-    )
-    timers = dataclasses.replace(loop.timers, scale_every=math.inf)
-    ledger, now = loop.ledger, world.clock.now
+    loop, control = world.control.loop, world.control
+    of = loop.fleet
+    nodes = {name: _heard(node, math.inf) if name in agents else node for name, node in of.nodes.items()}
+    known = {
+        name: _seen_at(known, math.inf, _lasting(world, known.green_at)) if name in gateways else known
+        for name, known in of.gateways.items()
+    }
+    fleet = dataclasses.replace(of, nodes=nodes, gateways=known)
+    ledger, now, timers = loop.ledger, world.clock.now, control.unhurried
     there = stand(fleet, loop.desired.marks.confirmed_lost, ledger.lost, now, timers)
-    board = copy.copy(loop._board)  # nothing of note happened since its pass
+    board = Board.__new__(Board)
+    board.__dict__.update(loop._board.__dict__)  # nothing of note happened since its pass
     board.standings, board.moved = there, True
     return View(
         desired=loop.desired,
@@ -152,6 +145,16 @@ def _seen(world: "World", agents: frozenset[str], gateways: frozenset[str]) -> V
     )
 
 
+def _seen_at(known: Gateway, at: float, green_at: Mapping[str, float]) -> Gateway:
+    return Gateway(
+        acked=known.acked,
+        in_flight=known.in_flight,
+        green_at=green_at,
+        queued=known.queued,
+        last_seen=at,
+    )
+
+
 def _lasting(world: "World", green_at: Mapping[str, float]) -> dict[str, float]:
     """Whoever serves goes on answering clients as often as before."""
     fresh = world.clock.now - world.control.timers.evidence
@@ -162,6 +165,8 @@ def _lasting(world: "World", green_at: Mapping[str, float]) -> dict[str, float]:
 
 def _scales_move(view: View) -> bool:
     """Whether the requests of now ask for other counts than the ledger has."""
+    if view.board.wants is None or not view.board.wants.elastic:
+        return False
     old, new = view.ledger.scales, scaling.rescale(view).scales
     return {name: (scale.count, scale.most) for name, scale in old.items()} != {
         name: (scale.count, scale.most) for name, scale in new.items()

@@ -94,17 +94,22 @@ class Stream:
         return self.hearer["up"].open or self.hearer["down"].open
 
     @property
-    def calm(self) -> bool:
-        """Both ends believe in it, rightly, and nothing is under way."""
-        ends = self.hearer["up"].open and self.hearer["down"].open
-        return ends and self.path.whole and not self._under_way["up"] and not self._under_way["down"]
+    def still(self) -> bool:
+        """Nothing is under way that is about to arrive."""
+        dark, hearer, under_way = self.path.dark, self.hearer, self._under_way
+        return all(not under_way[way] or dark[way] or not hearer[way].open for way in DIRECTIONS)
 
-    def send(self, direction: Direction, message: Any) -> None:
-        """Put a message under way. An end that is closed says nothing."""
+    def carries(self, direction: Direction) -> bool:
+        """What is said in `direction` arrives and is heard."""
+        return self.speaker[direction].open and self.hearer[direction].open and not self.path.dark[direction]
+
+    def send(self, direction: Direction, message: Any, *, quietly: bool = False) -> None:
+        """Put a message under way. An end that is closed says nothing. `quietly` = it is no event."""
         if self.speaker[direction].open:
             due = self._due(direction)
             self._under_way[direction].append((due, message))
-            self.path.clock.at(due, functools.partial(self.pump, direction))
+            later = self.path.clock.quietly if quietly else self.path.clock.at
+            later(due, functools.partial(self.pump, direction))
 
     def hang_up(self, direction: Direction) -> None:
         """The speaker of `direction` closes its end; the other one learns it behind the last message."""

@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from llmgw.agent.core import Launch
-from llmgw.control.marks import desired
 from llmgw.fleet import events
 from llmgw.fleet.lifecycle import ENDED
 from llmgw.fleet.routes import Endpoint, Routes
@@ -70,6 +69,7 @@ class Oracle:
         self._stopped: set[str] = set()
         self._routed: set[str] = set()
         self._given_up: dict[int, set[str]] = {}
+        self._judged: tuple[object, ...] = ()
         self.orders = 0
         self.people = PeopleOracle(world, self._require)
 
@@ -233,23 +233,29 @@ class Oracle:
 
         `before` and `fleet` are what it began with.
         """
-        known = frozenset(replica for replica, _ in fleet.shards)
         self._require(wants.catalog is self._world.disk.catalog, "S19", "a pass wants what was never adopted")
         self._require(now == self._now, "S24", f"a pass believes that it is {now:.1f}")
         control = self._world.control
-        self._bounded(result.ledger, known)
-        self.people.passed(before, result.ledger, fleet, control.timers, control.loop._board.standings)
+        standings = control.loop._board.standings
+        self.people.passed(before, result.ledger, fleet, control.timers, standings)
+        seen = (result.ledger, fleet.shards, fleet.roster, wants.catalog, self._acts())
+        if not _same(seen, self._judged):
+            self._judged = seen
+            self._bounded(result.ledger, fleet)
         self.people.bounded(control, result.ledger, fleet)
-        placed = {a.spec.replica for a in result.actions if isinstance(a, actions.Assign)} - known
-        self._require(len(placed) <= 1, "S3", f"{len(placed)} replicas were placed in one pass")
+        placed = {a.spec.replica for a in result.actions if isinstance(a, actions.Assign)}
+        if len(placed) > 1:
+            placed -= {replica for replica, _ in fleet.shards}
+            self._require(len(placed) <= 1, "S3", f"{len(placed)} replicas were placed in one pass")
 
     def _acts(self) -> bool:
         """The control plane has heard everybody and is not in the dark: its passes may do anything at all."""
         standings = self._world.control.loop._board.standings
         return standings is not None and standings.heard and not standings.dark
 
-    def _bounded(self, ledger: Ledger, known: frozenset[str]) -> None:
+    def _bounded(self, ledger: Ledger, fleet: Fleet) -> None:
         """S25: tables hold what is there or wanted, and nothing else."""
+        known = {replica for replica, _ in fleet.shards}
         wanted = {(m, g) for m, of in scenario.current(self._world.disk.catalog).items() for g in of}
         for table, keys, allowed in (
             ("troubles", set(ledger.troubles), wanted),
@@ -347,7 +353,7 @@ class Oracle:
         return bool(engines) and engines[0].spec.generation == generation
 
     def _roster(self, control: "Control") -> None:
-        missing = sorted(control.roster - self._life.heard - desired(self._world.disk.marks).confirmed_lost)
+        missing = sorted(control.roster - self._life.heard - self._world.marks.confirmed_lost)
         waited = self._world.listened - self._life.began
         self._require(
             not missing or waited >= control.timers.place_grace - DEAF,
@@ -357,7 +363,7 @@ class Oracle:
 
     def _not_dark(self, control: "Control") -> None:
         known = sorted(control.fleet.nodes)
-        confirmed = desired(self._world.disk.marks).confirmed_lost
+        confirmed = self._world.marks.confirmed_lost
         silences = [self._world.silence(name) for name in known if name not in confirmed]
         fresh = [s for s in silences if control.timers.unreachable <= s < control.timers.lost]
         every = len(control.fleet.roster | control.fleet.nodes.keys())
@@ -374,7 +380,7 @@ class Oracle:
     def _not_doubled(self, control: "Control", spec: ShardSpec) -> None:
         """S4: nothing is rebuilt while the original serves and its silence is no loss."""
         model = self._world.disk.catalog.models.get(spec.model)
-        emptied = desired(self._world.disk.marks).draining
+        emptied = self._world.marks.draining
         serving = [
             replica
             for replica, engines in self._world.serving(spec.model).items()
@@ -397,7 +403,7 @@ class Oracle:
 
     def _lost(self, control: "Control", node: str) -> bool:
         """It was silent for long enough, or people say so, or took it out of the roster."""
-        confirmed = node in desired(self._world.disk.marks).confirmed_lost
+        confirmed = node in self._world.marks.confirmed_lost
         limit = control.timers.unreachable if confirmed else control.timers.lost
         return self._world.silence(node) >= limit - DEAF or node not in self._world.disk.roster
 
@@ -518,3 +524,8 @@ class Oracle:
     def _require(holds: bool, code: str, said: str) -> None:
         if not holds:
             raise Violation(code, said)
+
+
+def _same(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
+    """The very objects."""
+    return len(one) == len(other) and all(a is b for a, b in zip(one, other, strict=True))

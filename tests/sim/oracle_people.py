@@ -4,13 +4,13 @@
 """
 
 import collections
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Set
 from typing import TYPE_CHECKING
 
 from llmgw.agent.core import AgentState
 from llmgw.catalog.model import Scaling
 from llmgw.control import journal
-from llmgw.control.marks import MOST, desired
+from llmgw.control.marks import MOST
 from llmgw.fleet.expiry import Timers
 from llmgw.fleet.shard import ShardSpec
 from llmgw.fleet.world import Fleet
@@ -49,7 +49,7 @@ class PeopleOracle:
 
     def ordered(self, control: "Control", action: actions.Action) -> None:
         """Hands: nothing new on closed nodes, nothing at all for paused models. S2: disk and memory."""
-        marks = desired(self._world.disk.marks)
+        marks = self._world.marks
         match action:
             case actions.Assign(spec=spec) if spec.key not in self._world.assigned:
                 closed = marks.cordoned.keys() | marks.draining.keys()
@@ -157,6 +157,8 @@ class PeopleOracle:
         self, before: Ledger, after: Ledger, fleet: Fleet, timers: Timers, standings: Standings | None
     ) -> None:
         """Rule 12: within the bounds always, held while signals are stale, down only after a whole window."""
+        if not after.scales:
+            return
         models, now = self._world.disk.catalog.models, self._world.clock.now
         stale = not fleet.gateways or any(
             now - known.last_seen >= timers.gateway_silent for known in fleet.gateways.values()
@@ -209,8 +211,9 @@ class PeopleOracle:
 
     def stepped(self, agent: "Agent", state: AgentState) -> None:
         """S25: an agent remembers no more than it may."""
-        self._bound(f"{agent.instance} keeps shards", len(state.shards), SHARDS)
-        self._bound(f"{agent.instance} remembers failures", len(state.failed), FAILURES)
+        if len(state.shards) > SHARDS or len(state.failed) > FAILURES:
+            self._bound(f"{agent.instance} keeps shards", len(state.shards), SHARDS)
+            self._bound(f"{agent.instance} remembers failures", len(state.failed), FAILURES)
 
     def bounded(self, control: "Control", ledger: Ledger, fleet: Fleet) -> None:
         """S25: so does the control plane."""
@@ -225,9 +228,9 @@ class PeopleOracle:
     def _bound(self, what: str, there: int, most: int) -> None:
         self._require(there <= most, "S25", f"{what}: {there}, at most {most}")
 
-    def _within(self, what: str, keys: Iterable[str], allowed: Iterable[str]) -> None:
-        left = sorted(set(keys) - set(allowed))
-        self._require(not left, "S25", f"{what} keeps {left[:3]}")
+    def _within(self, what: str, keys: Set[str], allowed: Set[str]) -> None:
+        if not allowed >= keys:
+            self._require(False, "S25", f"{what} keeps {sorted(keys - allowed)[:3]}")
 
 
 def _within(count: int, bounds: Scaling) -> int:

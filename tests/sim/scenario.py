@@ -17,50 +17,71 @@ GIB = 1 << 30
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Scenario:
-    """The start of a run. `machines` maps names to their cards."""
+    """The start of a run. `machines` maps names to their cards; `warm` is the share of weights that are there."""
 
     machines: dict[str, tuple[Gpu, ...]]
     catalog: Catalog
     timers: Timers
     gateways: int
     clients: Clients
+    warm: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Size:
+    """How large a world may be: machines, cards of each, models, replicas of a model; and how often it is drawn."""
+
+    nodes: tuple[int, int]
+    cards: tuple[int, ...]
+    models: tuple[int, int]
+    wanted: int
+    gangs: float
+    share: float
+
+
+SIZES = (
+    Size(nodes=(2, 3), cards=(2,), models=(1, 2), wanted=1, gangs=0.3, share=0.5),
+    Size(nodes=(3, 4), cards=(2,), models=(1, 2), wanted=2, gangs=0.5, share=0.25),
+    Size(nodes=(2, 3), cards=(4,), models=(3, 4), wanted=1, gangs=0.0, share=0.17),
+    Size(nodes=(4, 6), cards=(2, 4), models=(2, 4), wanted=3, gangs=0.4, share=0.08),
+)
+"""Most worlds are small: what goes wrong between few goes wrong sooner, and is told in fewer words."""
 
 
 def draw(chance: Chance) -> Scenario:
-    """A fleet of two to six machines, and models that fill up to three quarters of it."""
-    cards = chance.choice((2, 4))
-    crowded = chance.random() < 0.25
-    cards, count = (4, chance.randint(2, 3)) if crowded else (cards, chance.randint(2, 6))
+    """A fleet, and models that fill up to three quarters of it."""
+    (size,) = chance.choices(SIZES, [size.share for size in SIZES])
+    cards, count = chance.choice(size.cards), chance.randint(*size.nodes)
     machines = {
         f"n{i}": tuple(Gpu(f"n{i}-g{j}", "H100", 80 * GIB) for j in range(cards)) for i in range(count)
     }
     lost = chance.choice((75.0, 90.0, 180.0, 300.0))
     return Scenario(
         machines=machines,
-        catalog=_catalog(chance, count, cards, 6 if crowded else 4),
+        catalog=_catalog(chance, size, count * cards * 3 // 4),
         timers=Timers(lost=lost, lost_grace=lost, scale_window=chance.choice((60.0, 150.0, 300.0))),
-        gateways=chance.randint(1, 3),
+        gateways=chance.choice((1, 1, 2, 3)),
         clients=Clients(chance.uniform(4.0, 12.0), chance.choice((0.05, 0.1, 0.4))),
+        warm=chance.choice((0.0, 0.7, 1.0)),
     )
 
 
-def _catalog(chance: Chance, nodes: int, cards: int, most: int) -> Catalog:
-    budget = max(2, nodes * cards * 3 // 4)
+def _catalog(chance: Chance, size: Size, budget: int) -> Catalog:
     models: dict[str, Model] = {}
     profiles: dict[str, Profile] = {}
-    for i in range(chance.randint(1 if most == 4 else 4, most)):
-        gang = most == 4 and nodes >= 2 and chance.random() < 0.4
+    for i in range(chance.randint(*size.models)):
+        gang = chance.random() < size.gangs
         profile = Profile(
             name=f"p{i}",
             engine="vllm",
             nodes=2 if gang else 1,
-            gpus_per_node=chance.choice((1, 1, 2)) if most == 4 else 1,
+            gpus_per_node=chance.choice((1, 1, 2)) if size.gangs else 1,
             tensor_parallel=1,
             cpu_memory=chance.choice((0, 16, 48)) * GIB,
             start_deadline=chance.choice((120.0, 300.0)),
             drain=chance.choice((20.0, 60.0, 120.0)),
         )
-        wanted = chance.randint(1, 3 if most == 4 else 2)
+        wanted = chance.randint(1, size.wanted)
         needed = profile.nodes * profile.gpus_per_node * wanted
         if needed > budget:
             continue

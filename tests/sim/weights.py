@@ -239,6 +239,18 @@ class Cache:
         self.entries[name] = self.partials.pop(name)
         self._judge.committed(self, source.canonical)
 
+    def fill(self, source: Source) -> None:
+        """An entry that is here from before the world began."""
+        data = {name: bytes_of(source.canonical, name, 0) for name in names_of(source.canonical)}
+        files = tuple(
+            FileRecord(name=name, size=len(each), sha256=hashlib.sha256(each).hexdigest())
+            for name, each in data.items()
+        )
+        self.entries[cache_name(source)] = Directory(
+            manifest=Manifest(source=source.canonical, files=files, fetched_at=""),
+            files={name: bytearray(each) for name, each in data.items()},
+        )
+
     def died(self) -> None:
         """The process that held every lock is gone."""
         for directory in self.partials.values():

@@ -16,11 +16,13 @@ from llmgw.agent.core import AgentState, Command, Launch
 from llmgw.catalog.model import Catalog
 from llmgw.catalog.sources import cache_name
 from llmgw.control.hands import Act, Verb
+from llmgw.control.marks import desired
 from llmgw.fleet import events
 from llmgw.fleet.node import CachedWeights
 from llmgw.fleet.routes import Endpoint, Routes
 from llmgw.fleet.shard import ShardKey
 from llmgw.planning import actions, gc
+from llmgw.planning.desired import Marks
 from tests.sim import faults as fault_kinds
 from tests.sim import scenario
 from tests.sim.agents import Agent
@@ -49,18 +51,18 @@ LOOK, PASSES = 20.0, 20
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pace:
-    """How dense a life is: seconds of faults, how often a kind strikes at least, seconds watched at rest.
+    """How dense a life is: seconds of faults, all of them within `least` at least, seconds watched at rest.
 
     One that `leaps` does not live through stretches in which nothing of note happens.
     """
 
     horizon: float = 1800.0
-    least: int = 1
+    least: float | None = None
     quiet: float = 200.0
     leaps: bool = False
 
 
-CALM, DENSE = Pace(), Pace(horizon=3600.0, least=1, quiet=100.0, leaps=True)
+CALM, DENSE = Pace(), Pace(horizon=3600.0, least=900.0, quiet=100.0, leaps=True)
 """A life heartbeat by heartbeat, and an hour by its events."""
 
 
@@ -78,6 +80,7 @@ class World:
         self._pace = pace
         self.told = 0
         self.disk = Disk(self.scenario.catalog)
+        self._kept = (self.disk.marks, desired(self.disk.marks))
         self.spoiled: set[str] = set()
         self.rushes: collections.Counter[str] = collections.Counter()
         self.assigned: set[ShardKey] = set()
@@ -106,6 +109,10 @@ class World:
         self.machines = {
             name: Machine(self.clock, name, gpus, self) for name, gpus in self.scenario.machines.items()
         }
+        for machine in self.machines.values():
+            for model in self.scenario.catalog.models.values():
+                if model.source.fetched and chance.random() < self.scenario.warm:
+                    machine.cache.fill(model.source)
         gateways = [f"gw{i}" for i in range(self.scenario.gateways)]
         self.paths = {name: Path(self.clock, name) for name in [*self.machines, *gateways]}
         self.agents: dict[str, Agent] = {}
@@ -124,11 +131,11 @@ class World:
     def live(self, events: int | None) -> None:
         """Faults, then rest; then a restart of the control plane, which must disturb nothing.
 
-        The faults end after `events` lines of the trace: heartbeats, loads and requests are none.
+        The faults end after so many `events`: heartbeats, loads and requests are none.
         """
         for number, fault in enumerate(self.plan):
             self.clock.at(fault.at, functools.partial(self._strike, number, fault), self.trouble)
-        self.clock.run(self._pace.horizon, lambda: events is not None and self.told >= events)
+        self.clock.run(self._pace.horizon, lambda: events is not None and self.clock.happened >= events)
         self._heal()
         self._come_to_rest()
         self._stay_at_rest("L4", "at rest")
@@ -447,6 +454,14 @@ class World:
         """Whether the count of a model's replicas follows its clients."""
         models = self.disk.catalog.models
         return model in models and scenario.elastic(models[model])
+
+    @property
+    def marks(self) -> Marks:
+        """What people's marks ask of the fleet."""
+        kept = self.disk.marks
+        if kept is not self._kept[0]:
+            self._kept = (kept, desired(kept))
+        return self._kept[1]
 
     # --- who watches --------------------------------------------------------------------------
 
