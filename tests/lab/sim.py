@@ -36,8 +36,14 @@ R = TypeVar("R")
 MANY, OFTEN = 1000, 100
 """From how many seeds on every edge of the lifecycles must have been walked how often."""
 
+FREQUENT, KINDS_FREQUENT = 1000, 25
+"""How often so many kinds of faults must have taken effect over these seeds."""
+
 EVENTS, STORY, MEDIAN = 500, 20, 20
 """Events of a life in which a planted bug is looked for, faults in its shortest story, and the median seed."""
+
+SAFETY = tuple(f"S{number}" for number in range(1, 26))
+"""The invariants, each of which some planted bug must break."""
 
 
 def run(argv: Sequence[str]) -> Outcome:
@@ -99,13 +105,18 @@ def _many(options: argparse.Namespace) -> Outcome:
 
 
 def _told(outcome: Outcome, edges: collections.Counter[str], seeds: int) -> Outcome:
-    """L6: over many seeds every edge of the lifecycles was walked often enough to mean something."""
+    """L6: over many seeds every edge of the lifecycles was walked, and enough kinds of faults struck, often
+    enough to mean something."""
     rare = [edge for edge in EDGES if edges[edge] < OFTEN]
-    figures = {**outcome.figures, "edges": len(EDGES), "edges_rare": len(rare)}
-    if seeds < MANY or not rare:
-        return dataclasses.replace(outcome, figures=figures)
-    said = "; ".join(filter(None, (outcome.said, f"L6: fewer than {OFTEN} times: {', '.join(rare)}")))
-    return dataclasses.replace(outcome, passed=False, figures=figures, said=said)
+    often = sum(count >= FREQUENT for count in outcome.took_effect.values())
+    figures = {**outcome.figures, "edges": len(EDGES), "edges_rare": len(rare), "kinds_frequent": often}
+    said = [outcome.said]
+    if seeds >= MANY and rare:
+        said.append(f"L6: fewer than {OFTEN} times: {', '.join(rare)}")
+    if seeds >= MANY and often < KINDS_FREQUENT:
+        said.append(f"only {often} kinds of faults took effect {FREQUENT} times")
+    text = "; ".join(filter(None, said))
+    return dataclasses.replace(outcome, passed=not text, figures=figures, said=text)
 
 
 def _runs(options: argparse.Namespace) -> Iterator[Run]:
@@ -163,6 +174,11 @@ class Found:
     said: str = ""
     story: int | None = None
 
+    @property
+    def code(self) -> str:
+        """The invariant that it broke."""
+        return self.said.partition(":")[0].partition(" ")[0]
+
 
 def _mutants(options: argparse.Namespace) -> Outcome:
     names = list(MUTANTS) if options.mutants == "all" else [options.mutants]
@@ -176,10 +192,10 @@ def _mutants(options: argparse.Namespace) -> Outcome:
         where = f"not found in {options.seeds} seeds" if one.seed is None else f"seed {one.seed}: {one.said}"
         story = "" if one.story is None else f" ({one.story} faults are left of it)"
         print(f"{one.name}: {where}{story}", flush=True)
-    return _hunt(found)
+    return _hunt(found, whole=options.mutants == "all")
 
 
-def _hunt(found: Sequence[Found]) -> Outcome:
+def _hunt(found: Sequence[Found], *, whole: bool) -> Outcome:
     seeds = [one.seed for one in found if one.seed is not None]
     stories = [one.story for one in found if one.story is not None]
     figures: dict[str, float] = {"mutants": len(found), "found": len(seeds)}
@@ -187,12 +203,32 @@ def _hunt(found: Sequence[Found]) -> Outcome:
     figures |= {"longest_story": max(stories)} if stories else {}
     missed = [one.name for one in found if one.seed is None]
     long = [one.name for one in found if one.story is not None and one.story > STORY]
+    uncovered = _cover(found) if whole else []
     late = bool(seeds) and statistics.median(seeds) > MEDIAN
     said = "; ".join(
-        filter(None, (f"missed: {missed}" if missed else "", f"long: {long}" if long else "", "late" * late))
+        filter(
+            None,
+            (
+                f"missed: {missed}" if missed else "",
+                f"long: {long}" if long else "",
+                f"no bug breaks {', '.join(uncovered)}" if uncovered else "",
+                "late" * late,
+            ),
+        )
     )
     took = {one.name: int(one.seed is not None) for one in found}
     return Outcome(not said, took_effect=took, figures=figures, said=said)
+
+
+def _cover(found: Sequence[Found]) -> list[str]:
+    """Print which planted bugs broke which invariant; those that none did."""
+    by_code: dict[str, list[str]] = {code: [] for code in SAFETY}
+    for one in found:
+        if one.seed is not None:
+            by_code.setdefault(one.code, []).append(one.name)
+    for code, names in by_code.items():
+        print(f"{code}: {', '.join(names) or 'nothing'}")
+    return [code for code in SAFETY if not by_code[code]]
 
 
 def _hunted(name: str, *, first: int, seeds: int, events: int, shrinks: bool) -> Found:

@@ -457,7 +457,16 @@ class Agent:
         if cache.whole(name) or not source.fetched:
             self._after(0.05, lambda: self._feed(core.Fetched(name)))
             return
-        self._after(0.1, lambda: self._feed(core.Fetching(name)))
+        looked = self._chance.uniform(0.05, 2.0) * self.machine.slow_fetch
+        self._after(looked, functools.partial(self._looked, source))
+
+    def _looked(self, source: Source) -> None:
+        """The weights are not here, that took a while to see."""
+        name = cache_name(source)
+        if self.machine.sprung("unreadable") is not None:
+            self._feed(core.FetchFailed(name, "cannot look at the cache: Input/output error"))
+            return
+        self._feed(core.Fetching(name))
         flight = self._flights.get(name)
         if flight is None:
             self._take_off(source)

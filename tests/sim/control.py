@@ -41,7 +41,8 @@ from tests.sim.papers import Papers
 
 HEARTBEAT = 5.0
 AT_ONCE = 0.01
-"""Seconds until the loop's task runs after news."""
+BUSY = (AT_ONCE, 0.1, 0.4)
+"""Seconds until the loop's task runs after news: at once, or later where its machine is busy."""
 
 EPOCH = datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC)
 
@@ -124,6 +125,7 @@ class Control:
         self._planned = math.inf
         self._plans = 0
         self._plans_steadily = False
+        self._busy = clock.chance(f"busy/{self.epoch}").choice(BUSY)
         self.loop = Loop(
             desired=Desired(disk.catalog, sizes=scenario.sizes(disk.catalog)),
             fleet=_fleet(disk, clock.now),
@@ -253,7 +255,7 @@ class Control:
             self._pulse()
         event()
         if self.loop._news.is_set():
-            self._plan(self.clock.now + AT_ONCE)
+            self._plan(self.clock.now + self._busy)
 
     def _pulse(self) -> None:
         """The loop proves several times a second that it can listen; here only when it matters."""
@@ -351,7 +353,7 @@ class Control:
 
     def _after_decision(self) -> None:
         if self.loop._news.is_set():
-            self._plan(self.clock.now + AT_ONCE)
+            self._plan(self.clock.now + self._busy)
         elif self.loop._wake_at is not None:
             self._plan(max(self.loop._wake_at, self.clock.now + AT_ONCE), steadily=True)
 

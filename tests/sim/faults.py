@@ -71,19 +71,21 @@ def agent_kill(world: "World", fault: Fault) -> Undo | None:
     return lambda: world.start_agent(name)
 
 
-def _on_machine(attribute: str, value: Callable[[Fault], float | bool], usual: float | bool) -> Kind:
+def _on_machine(
+    attribute: str, value: Callable[[Fault], float | bool], usual: float | bool, most: int
+) -> Kind:
     def begin(world: "World", fault: Fault) -> Undo | None:
         machine = world.machines[world.pick_machine(fault)]
         setattr(machine, attribute, value(fault))
         return lambda: setattr(machine, attribute, usual)
 
-    return Kind(begin, longest=240.0, most=10)
+    return Kind(begin, longest=240.0, most=most)
 
 
 # --- engines ---------------------------------------------------------------------------------
 
 
-def _on_engine(ready: bool, strike: Callable[["World", str, int], None], most: int = 3) -> Kind:
+def _on_engine(ready: bool, strike: Callable[["World", str, int], None], most: int = 2) -> Kind:
     """An engine is struck as soon as there is one that is as far as that."""
 
     def begin(world: "World", fault: Fault) -> None:
@@ -241,7 +243,7 @@ def control_pause(world: "World", fault: Fault) -> Undo | None:
 # --- people ----------------------------------------------------------------------------------
 
 
-def _edit(change: Callable[["World", Fault, str], None], most: int = 3) -> Kind:
+def _edit(change: Callable[["World", Fault, str], None], most: int = 2) -> Kind:
     def begin(world: "World", fault: Fault) -> Undo | None:
         names = list(world.disk.catalog.models)
         if not names:
@@ -288,35 +290,35 @@ def wall_jump(world: "World", fault: Fault) -> Undo:
 
 KINDS: dict[str, Kind] = {
     "power-loss": Kind(power, longest=600.0, most=2),
-    "agent-kill": Kind(agent_kill, longest=400.0, most=8),
-    "slow-start": _on_machine("slow_start", lambda fault: 2.0 + 18.0 * fault.size, 1.0),
-    "late-memory": _on_machine("late_memory", lambda fault: 1.0 + 19.0 * fault.size, 0.0),
-    "slow-fetch": _on_machine("slow_fetch", lambda fault: 2.0 + 18.0 * fault.size, 1.0),
+    "agent-kill": Kind(agent_kill, longest=400.0, most=14),
+    "slow-start": _on_machine("slow_start", lambda fault: 2.0 + 18.0 * fault.size, 1.0, most=12),
+    "late-memory": _on_machine("late_memory", lambda fault: 1.0 + 19.0 * fault.size, 0.0, most=13),
+    "slow-fetch": _on_machine("slow_fetch", lambda fault: 2.0 + 18.0 * fault.size, 1.0, most=11),
     "crash-starting": _on_engine(False, _crash),
     "crash-ready": _on_engine(True, _crash),
     "leader-starting": _on_engine(False, _behead),
     "leader-ready": _on_engine(True, _behead),
     "hang-starting": _on_engine(False, _hang),
-    "hang-ready": _on_engine(True, _hang, most=6),
-    "partition": _dark(up=True, down=True, most=5),
-    "deaf-node": _dark(up=False, down=True),
-    "mute-node": _dark(up=True, down=False),
-    "stream-cut": Kind(cut, longest=0.1, most=10),
-    "gateway-cut": Kind(gateway_cut, longest=0.1, most=10),
+    "hang-ready": _on_engine(True, _hang, most=8),
+    "partition": _dark(up=True, down=True, most=9),
+    "deaf-node": _dark(up=False, down=True, most=13),
+    "mute-node": _dark(up=True, down=False, most=11),
+    "stream-cut": Kind(cut, longest=0.1, most=11),
+    "gateway-cut": Kind(gateway_cut, longest=0.1, most=13),
     "cut-in-drain": Kind(cut_in_drain, longest=0.1, most=6),
-    "slow-link": Kind(slow_link, longest=120.0, most=9),
+    "slow-link": Kind(slow_link, longest=120.0, most=8),
     "swizzle": Kind(swizzle, longest=300.0, most=2),
-    "gateway-silent": Kind(gateway_silent, longest=200.0, most=9),
-    "gateway-partition": _dark(up=True, down=True, gateways=True),
-    "stale-command": Kind(stale_command, longest=0.1, most=10),
-    "repeated-order": Kind(repeated_order, longest=0.1, most=14),
-    "control-kill": Kind(control_kill, longest=100.0, most=7),
-    "control-pause": Kind(control_pause, longest=400.0, most=8),
+    "gateway-silent": Kind(gateway_silent, longest=200.0, most=12),
+    "gateway-partition": _dark(up=True, down=True, gateways=True, most=7),
+    "stale-command": Kind(stale_command, longest=0.1, most=11),
+    "repeated-order": Kind(repeated_order, longest=0.1, most=16),
+    "control-kill": Kind(control_kill, longest=100.0, most=11),
+    "control-pause": Kind(control_pause, longest=400.0, most=18),
     "scale": _edit(_scale),
     "new-generation": _edit(_rearrange),
     "bad-generation": _edit(_spoil, most=2),
-    "invalid-catalog": _edit(_mistake, most=10),
-    "wall-jump": Kind(wall_jump, longest=0.1, most=10),
+    "invalid-catalog": _edit(_mistake, most=11),
+    "wall-jump": Kind(wall_jump, longest=0.1, most=11),
     "removal": Kind(removed, longest=200.0, most=2),
     **NODE_KINDS,
     **PEOPLE_KINDS,

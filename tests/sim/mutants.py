@@ -62,12 +62,12 @@ def _place_all(right: Any) -> Any:
     """Every pending model gets a place from the same snapshot."""
 
     def place_one(view: View, needs: Needs, chance: Any) -> Any:
-        placed, unplaced, swap = right(view, needs, chance)
+        placed, unplaced = right(view, needs, chance)
         others = copy.copy(needs)
         others.pending = [key for key in needs.pending if key[-1] not in {a.spec.model for a in placed}]
         if placed and others.pending:
             placed += right(view, others, chance)[0]
-        return placed, unplaced, swap
+        return placed, unplaced
 
     return place_one
 

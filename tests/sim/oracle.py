@@ -40,6 +40,10 @@ SWEEP = 150.0
 verification 60, memory 20, and orders that were lost are given again."""
 
 
+SELDOM = 6
+"""Of so many passes one has its tables looked through: what is kept too long is there in the next one too."""
+
+
 @dataclasses.dataclass(slots=True)
 class Tries:
     """Failures in a row of one (model, generation), and the earliest next start."""
@@ -69,7 +73,7 @@ class Oracle:
         self._stopped: set[str] = set()
         self._routed: set[str] = set()
         self._given_up: dict[int, set[str]] = {}
-        self._judged: tuple[object, ...] = ()
+        self._passes = 0
         self.orders = 0
         self.people = PeopleOracle(world, self._require)
 
@@ -238,11 +242,10 @@ class Oracle:
         control = self._world.control
         standings = control.loop._board.standings
         self.people.passed(before, result.ledger, fleet, control.timers, standings)
-        seen = (result.ledger, fleet.shards, fleet.roster, wants.catalog, self._acts())
-        if not _same(seen, self._judged):
-            self._judged = seen
+        self._passes += 1
+        if self._passes % SELDOM == 0:
             self._bounded(result.ledger, fleet)
-        self.people.bounded(control, result.ledger, fleet)
+            self.people.bounded(control, result.ledger, fleet)
         placed = {a.spec.replica for a in result.actions if isinstance(a, actions.Assign)}
         if len(placed) > 1:
             placed -= {replica for replica, _ in fleet.shards}
@@ -524,8 +527,3 @@ class Oracle:
     def _require(holds: bool, code: str, said: str) -> None:
         if not holds:
             raise Violation(code, said)
-
-
-def _same(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
-    """The very objects."""
-    return len(one) == len(other) and all(a is b for a, b in zip(one, other, strict=True))

@@ -214,14 +214,23 @@ class Shelf:
     """The directory of records on a simulated disk. `aside` are files that were put into quarantine."""
 
     def __init__(self) -> None:
-        self.files: dict[str, bytes] = {}
         self.aside: list[str] = []
+        self._files: dict[str, bytes] = {}
+        self._fresh: dict[str, Record] = {}
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        """Every file; what was written is put into bytes when somebody looks."""
+        self._files.update({name: records.encode(record) for name, record in self._fresh.items()})
+        self._fresh.clear()
+        return self._files
 
     def write(self, record: Record) -> None:
-        self.files[name_of(record.spec.key)] = records.encode(record)
+        self._fresh[name_of(record.spec.key)] = record
 
     def forget(self, key: ShardKey) -> None:
-        self.files.pop(name_of(key), None)
+        self._fresh.pop(name_of(key), None)
+        self._files.pop(name_of(key), None)
 
     def read(self) -> Found:
         """As `agent.records` reads its directory: what cannot be read is set aside, and is never fatal."""

@@ -17,7 +17,10 @@ GIB = 1 << 30
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Scenario:
-    """The start of a run. `machines` maps names to their cards; `warm` is the share of weights that are there."""
+    """The start of a run. `machines` maps names to their cards; `warm` is the share of weights that are there.
+
+    `restarts` = in the end the control plane starts anew.
+    """
 
     machines: dict[str, tuple[Gpu, ...]]
     catalog: Catalog
@@ -25,6 +28,7 @@ class Scenario:
     gateways: int
     clients: Clients
     warm: float
+    restarts: bool
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -40,9 +44,9 @@ class Size:
 
 
 SIZES = (
-    Size(nodes=(2, 3), cards=(2,), models=(1, 2), wanted=1, gangs=0.3, share=0.5),
+    Size(nodes=(2, 3), cards=(2,), models=(1, 2), wanted=1, gangs=0.3, share=0.42),
     Size(nodes=(3, 4), cards=(2,), models=(1, 2), wanted=2, gangs=0.5, share=0.25),
-    Size(nodes=(2, 3), cards=(4,), models=(3, 4), wanted=1, gangs=0.0, share=0.17),
+    Size(nodes=(2, 3), cards=(4,), models=(3, 4), wanted=1, gangs=0.0, share=0.25),
     Size(nodes=(4, 6), cards=(2, 4), models=(2, 4), wanted=3, gangs=0.4, share=0.08),
 )
 """Most worlds are small: what goes wrong between few goes wrong sooner, and is told in fewer words."""
@@ -63,6 +67,7 @@ def draw(chance: Chance) -> Scenario:
         gateways=chance.choice((1, 1, 2, 3)),
         clients=Clients(chance.uniform(4.0, 12.0), chance.choice((0.05, 0.1, 0.4))),
         warm=chance.choice((0.0, 0.7, 1.0)),
+        restarts=chance.random() < 0.5,
     )
 
 
