@@ -7,7 +7,6 @@ imports little; the callback imports the module of the same name in `doing`, whi
 
 import importlib
 import os
-import pathlib
 import sys
 
 import click
@@ -15,7 +14,6 @@ import click
 from llmgw.cli.exits import Exit, of_error
 from llmgw.cli.output import COLOR, plain_forms
 from llmgw.errors import LlmgwError
-from llmgw.kit.text import safe
 
 VERBS: dict[str, str] = {
     "up": "Everything in one process on this machine: the way to try it.",
@@ -96,7 +94,8 @@ def main() -> None:
 def run(arguments: list[str]) -> int:
     """Run one command line. Returns its exit code; prints errors on stderr, never a traceback."""
     try:
-        return int(cli.main(arguments, prog_name="llmgw", standalone_mode=False) or Exit.DONE)
+        done = cli.main(arguments, prog_name="llmgw", standalone_mode=False, terminal_width=_help_width())
+        return int(done or Exit.DONE)
     except click.UsageError as error:
         error.show()
         return Exit.USAGE
@@ -111,6 +110,8 @@ def run(arguments: list[str]) -> int:
         error.show()
         return Exit.FAILED
     except LlmgwError as error:
+        from llmgw.kit.text import safe
+
         click.echo("\n".join(map(safe, f"error: {error}".split("\n"))), err=True)
         return of_error(error)
     except BrokenPipeError:
@@ -120,6 +121,16 @@ def run(arguments: list[str]) -> int:
         return _bug()
 
 
+def _help_width() -> int:
+    """Columns that help is wrapped to. As click has it; what click asks loads every archive format."""
+    told = os.environ.get("COLUMNS", "")
+    try:
+        wide = int(told) if told.isdecimal() and int(told) else os.get_terminal_size(1).columns
+    except OSError:
+        wide = 80
+    return max(min(wide, 80) - 2, 50)
+
+
 def _bug() -> int:
     """Keep the traceback where it can be sent to us; say where."""
     import tempfile
@@ -127,6 +138,6 @@ def _bug() -> int:
 
     with tempfile.NamedTemporaryFile("w", prefix="llmgw-bug-", suffix=".txt", delete=False) as file:
         traceback.print_exc(file=file)
-    said = f"error: cannot go on: this is a bug in llmgw\n  help: report it with {pathlib.Path(file.name)}"
+    said = f"error: cannot go on: this is a bug in llmgw\n  help: report it with {file.name}"
     click.echo(said, err=True)
     return Exit.BUG

@@ -91,11 +91,11 @@ def _read(path: pathlib.Path) -> Mapping[str, Any]:
 
 def _from_toml() -> str:
     """`server` of the nearest llmgw.toml, as `client` finds it."""
-    import tomllib
-
     for place in (pathlib.Path.cwd(), *pathlib.Path.cwd().parents):
         path = place / "llmgw.toml"
         if path.is_file():
+            import tomllib
+
             try:
                 return str(tomllib.loads(path.read_text()).get("server", ""))
             except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError):

@@ -7,7 +7,6 @@ NO_COLOR, then FORCE_COLOR, then whether stdout is a terminal. Light: `--help` i
 import codecs
 import io
 import os
-import re
 import sys
 from collections.abc import Iterable, Mapping
 
@@ -18,15 +17,6 @@ FORMS: Mapping[str, str] = {
     "│": "|", "‘": "'", "’": "'", "“": '"', "”": '"', "°": "deg", "µ": "u", "\N{REPLACEMENT CHARACTER}": "?",
 }  # fmt: skip
 """Character → what is printed where it cannot be. Anything else becomes its escape, as JSON has it."""
-
-_SYMBOLS: Mapping[str, str] = {
-    "+": "green", "-": "red", "+/-": "yellow", "-/+": "magenta", "=>": "cyan", "~": "cyan", "!": "red", ".": "blue",
-}  # fmt: skip
-_ROW = re.compile(r"(  )(\+/-|-/\+|=>|[-+~!.])( +)(?=\S)")
-_WORDS: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"(\s*)(ALARM|HELD|blocked:|error:)(?=\s|$)"), "red"),
-    (re.compile(r"(\s*)(warning:|PENDING)(?=\s|$)"), "yellow"),
-)
 
 COLOR = click.Option(
     ["--color"],
@@ -59,19 +49,9 @@ def width() -> int | None:
 
 def say(lines: Iterable[str]) -> None:
     """Print an answer, with colour where that is wanted."""
+    from llmgw.cli.paint import paint
+
     click.echo("".join(f"{paint(line)}\n" for line in lines), nl=False)
-
-
-def paint(line: str) -> str:
-    """`line` with its symbol, or its alarm, in colour. `click.echo` takes it off again where there is none."""
-    if match := _ROW.match(line):
-        before, symbol, gap = match.groups()
-        bold = symbol in ("-", "-/+", "!")
-        return f"{before}{click.style(symbol, fg=_SYMBOLS[symbol], bold=bold)}{gap}{line[match.end() :]}"
-    for pattern, colour in _WORDS:
-        if match := pattern.match(line):
-            return f"{match[1]}{click.style(match[2], fg=colour, bold=True)}{line[match.end() :]}"
-    return line
 
 
 CODEC = "llmgw_ascii"
