@@ -10,10 +10,11 @@ and the loop.
 import contextlib
 import dataclasses
 import datetime
+import json
 import os
 import pathlib
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pydantic
 
@@ -137,7 +138,7 @@ class Store:
         """What became of the catalog that was followed; nothing on the first start. Raises Failed."""
         path = self.root / "followed.json"
         try:
-            return _FOLLOWED.validate_json(path.read_bytes()) if path.exists() else Followed()
+            return _FOLLOWED.validate_python(_followed(path), strict=False) if path.exists() else Followed()
         except pydantic.ValidationError as error:
             raise Failed(
                 f"cannot read {path}: {error.errors()[0]['msg'].lower()}",
@@ -145,8 +146,12 @@ class Store:
             ) from error
 
     def save_followed(self, followed: Followed) -> None:
-        """Remember what became of the catalog that is followed. Raises OSError."""
-        _write(self.root / "followed.json", _FOLLOWED.dump_json(followed, indent=1))
+        """Remember what became of the catalog that is followed; keys of another release stay. Raises OSError."""
+        path = self.root / "followed.json"
+        ours = _FOLLOWED.dump_python(followed, mode="json")
+        found = _followed(path) if path.is_file() else None
+        others = found if isinstance(found, dict) else {}
+        _write(path, json.dumps({**others, **ours}, indent=1).encode())
 
     def marks(self) -> Kept:
         """The marks that people set; none on the first start. Raises Failed."""
@@ -253,6 +258,17 @@ class Store:
 
     def _revision_path(self, number: int) -> pathlib.Path:
         return self.root / "revisions" / f"{number:08d}.json"
+
+
+def _followed(path: pathlib.Path) -> Any:
+    """What is in the file, None where that is no JSON; `left` was one digest once."""
+    try:
+        found = json.loads(path.read_bytes())
+    except ValueError:
+        return None
+    if isinstance(found, dict) and isinstance(found.get("left"), str):
+        found["left"] = [found["left"]] if found["left"] else []
+    return found
 
 
 def _kept(path: pathlib.Path, read: Callable[[bytes], T]) -> T | None:

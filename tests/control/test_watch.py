@@ -1,6 +1,7 @@
 """Following a catalog, look by look: what is adopted, what is held, and what a restart still knows."""
 
 import asyncio
+import json
 import pathlib
 import shutil
 
@@ -9,6 +10,7 @@ import pytest
 from llmgw.control.commits import Commits
 from llmgw.control.holding import Rules
 from llmgw.control.serve import usual_watch
+from llmgw.control.store import Store
 from llmgw.control.trees import Directory
 from llmgw.errors import Failed
 from llmgw.kit.clock import SystemClock
@@ -193,6 +195,21 @@ def test_a_record_that_cannot_be_read_is_refused(tmp_path: pathlib.Path) -> None
     (tmp_path / "state" / "followed.json").write_text('{"mark": 3}')
     with pytest.raises(Failed, match=r"cannot read .*followed\.json"):
         by_files(tmp_path)
+
+
+@pytest.mark.usefixtures("root")
+def test_a_record_of_another_release_is_read_and_kept(tmp_path: pathlib.Path) -> None:
+    """`left` was one digest once; a key that nobody here knows is written again."""
+    by_files(tmp_path).settles()
+    path = tmp_path / "state" / "followed.json"
+    kept = json.loads(path.read_bytes())
+    path.write_text(json.dumps({**kept, "left": "ab" * 32, "tomorrow": [1]}))
+    store = Store(tmp_path / "state")
+    assert store.followed().left == ("ab" * 32,)
+    store.save_followed(store.followed())
+    assert json.loads(path.read_bytes()) == {**kept, "left": ["ab" * 32], "tomorrow": [1]}
+    path.write_text(json.dumps({**kept, "left": ""}))
+    assert store.followed().left == ()
 
 
 def test_manual_shows_and_waits(root: pathlib.Path, tmp_path: pathlib.Path) -> None:
