@@ -22,24 +22,24 @@ def test_an_operators_day(tmp_path: pathlib.Path) -> None:
         stage.profile()
         stage.model("alpha")
         stage.commit("one model")
-        assert stage.cli("apply", "catalog", "--yes").returncode == Exit.DONE
+        assert stage.inside("apply", "catalog", "--yes").returncode == Exit.DONE
         (before,) = told(stage, "replicas")
         (old,), first = before["nodes"], before["replica"]
         other = ({"n1", "n2"} - {old}).pop()
 
         follower = stage.processes.llmgw("follow", "logs", first, "-f", "--tail", "all")
         wait_for(lambda: b"slot" in follower.out.read_bytes(), "the log is followed", within=10.0)
-        refused = stage.cli("node", "drain", old)
+        refused = stage.inside("node", "drain", old)
         assert refused.returncode == Exit.DECLINED
         assert "=>" in refused.stdout
-        drained = stage.cli("node", "drain", old, "--reason", "memory", "--yes", "--wait")
+        drained = stage.inside("node", "drain", old, "--reason", "memory", "--yes", "--wait")
         assert drained.returncode == Exit.DONE, drained.stderr
         assert "empty after" in drained.stderr
         wait_for(lambda: not follower.running, "following ends with the engine", within=10.0)
         assert "has ended" in follower.said()
         (log,) = (tmp_path / old).rglob(f"{first.replace('/', '%2F')}.0.log")
         assert follower.out.read_bytes() == log.read_bytes()
-        piped = stage.cli("logs", "alpha", "--previous", "--tail", "all")
+        piped = stage.inside("logs", "alpha", "--previous", "--tail", "all")
         assert piped.stdout.encode() == log.read_bytes()
 
         control.kill()
@@ -53,15 +53,15 @@ def test_an_operators_day(tmp_path: pathlib.Path) -> None:
         agents[other].kill()
         wait_for(lambda: ready(stage) == {old}, "the other node is silent", within=10.0)
         (now,) = [row for row in told(stage, "replicas") if row["nodes"] == [other]]
-        unreadable = stage.cli("logs", now["replica"])
+        unreadable = stage.inside("logs", now["replica"])
         assert (unreadable.returncode, f"node {other} is Unreachable" in unreadable.stderr) == (
             Exit.FAILED,
             True,
         )
-        assert stage.cli("node", "confirm-lost", other, "--yes").returncode == Exit.DONE
+        assert stage.inside("node", "confirm-lost", other, "--yes").returncode == Exit.DONE
         wait_for(lambda: on(stage, old), "its replica is rebuilt", within=20.0)
-        assert "somebody confirmed that it is lost" in stage.cli("why", other).stdout
-        assert stage.cli("node", "forget", other, "--yes").returncode == Exit.DONE
+        assert "somebody confirmed that it is lost" in stage.inside("why", other).stdout
+        assert stage.inside("node", "forget", other, "--yes").returncode == Exit.DONE
         assert [row["name"] for row in told(stage, "nodes")] == [old]
         assert control.stop() == Exit.DONE
 
