@@ -14,12 +14,12 @@ from typing import Any
 from llmgw.cli.client import Client
 from llmgw.cli.exits import Exit
 from llmgw.cli.live import Plain, Region, region
-from llmgw.cli.moving import Estimates, failure_hint, moving, worth_a_line
+from llmgw.cli.moving import Estimates, failure_hint, mark, moving, worth_a_line
 from llmgw.errors import LlmgwError
 from llmgw.kit.clock import SystemClock
 from llmgw.kit.text import safe
-from llmgw.kit.units import show_seconds
 from llmgw.planning.plan import Plan
+from llmgw.planning.render import how_long
 from llmgw.planning.screen import ReplicaRow
 
 POLL = 0.3
@@ -93,7 +93,7 @@ class _Follower:
             if not isinstance(self._shown, Plain) and not worth_a_line(entry):
                 continue
             beside = self._estimates.beside(entry["about"], entry["said"], age)
-            self._say(f"  {entry['about']}  {entry['said']}{beside}")
+            self._say(f"  {mark(entry):4}  {entry['about']}  {entry['said']}{beside}")
             if hint := failure_hint(entry):
                 self._tell_failure(entry, hint)
 
@@ -104,8 +104,8 @@ class _Follower:
             return
         self._failed.add(replica)
         for line in self._last_lines(replica):
-            self._say(f"       | {line}")
-        self._say(f"       {hint}")
+            self._say(f"          | {line}")
+        self._say(f"        {hint}")
 
     def _last_lines(self, replica: str) -> list[str]:
         """Nothing where its node cannot be asked: a failure of that is none of the apply."""
@@ -120,8 +120,8 @@ class _Follower:
         if told["result"] and told["result"] != "done":
             self._say(f"revision {self._number} is {told['result']}; follow that: llmgw apply --attach")
             return Exit.FAILED
-        planned = self._plan.seconds if self._plan is not None else None
-        beside = f" (planned {show_seconds(planned)})" if planned else ""
+        planned = how_long(self._plan) if self._plan is not None else ""
+        beside = f" (planned {planned.removeprefix('about ')})" if planned else ""
         self._say(f"done in {took:.1f}s{beside}")
         return Exit.DONE
 

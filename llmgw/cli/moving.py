@@ -13,6 +13,8 @@ from llmgw.planning.screen import ReplicaRow
 MOST = 10
 """Lines of the region: it never fills a screen."""
 
+MOVES = ".."
+"""Before what moves; `mark` is before what has happened."""
 _RESTS = ("Ready",)
 _ENDS = ("ready", "failed", "gone")
 
@@ -46,8 +48,8 @@ def moving(rows: Iterable[ReplicaRow], estimates: Estimates) -> list[str]:
     """The replicas that are on their way, at most `MOST` lines."""
     found = [row for row in rows if row.state not in _RESTS]
     table = [[safe(row.replica), safe(row.state), _where(row), _said(row, estimates)] for row in found[:MOST]]
-    lines = [f"  {line}" for line in columns(table)]
-    return [*lines, f"  and {len(found) - MOST} more"] if len(found) > MOST else lines
+    lines = [f"  {MOVES:4}  {line}" for line in columns(table)]
+    return [*lines, f"        and {len(found) - MOST} more"] if len(found) > MOST else lines
 
 
 def _where(row: ReplicaRow) -> str:
@@ -59,6 +61,15 @@ def _said(row: ReplicaRow, estimates: Estimates) -> str:
     planned = estimates.of(row.replica) if row.state in ("Fetching", "Starting") else None
     about = f"{show_seconds(row.age)}, about {show_seconds(planned)} planned in all" if planned else ""
     return "  ".join(filter(None, (said, about)))
+
+
+def mark(entry: Mapping[str, Any]) -> str:
+    """`ok` before an event that ends something well, `FAIL` before a failure, else nothing."""
+    if entry["kind"] != "shard":
+        return ""
+    if " failed" in entry["said"]:
+        return "FAIL"
+    return "ok" if any(f" {word}" in entry["said"] for word in _ENDS) else ""
 
 
 def worth_a_line(entry: Mapping[str, Any]) -> bool:

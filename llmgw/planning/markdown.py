@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from llmgw.kit.text import count, safe, shortened
 from llmgw.kit.units import show_bytes, show_seconds
 from llmgw.planning.plan import NotPlaced, Plan
-from llmgw.planning.render import SECTIONS, counts, plan_lines, refusal_lines, spans, told_rows
+from llmgw.planning.render import SECTIONS, counts, how_long, plan_lines, refusal_lines, spans, told_rows
 from llmgw.planning.rows import Row
 
 LIMIT = 65_536
@@ -110,7 +110,7 @@ def _title(plan: Plan) -> str:
     parts += [f"{show_bytes(number['fetch_bytes'])} to fetch"] if number["fetch_bytes"] else []
     parts += [f"{number['fetch_unknown']} of unknown size"] if number["fetch_unknown"] else []
     parts += [f"**{number['unplaced']} cannot be placed**"] if number["unplaced"] else []
-    parts += [f"about {show_seconds(plan.seconds)}"] if plan.seconds else []
+    parts += filter(None, [how_long(plan)])
     return ", ".join(parts)
 
 

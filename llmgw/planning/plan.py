@@ -59,8 +59,9 @@ class Plan:
     """What would happen, in order. `digest` is its identity; `base` the revision it was made against.
 
     `guards` are those that refuse it until somebody allows exactly that. `alone` is left as it is on
-    purpose. `seconds` until everything is ready, None where nobody can say. `catalog`, `applied` and
-    `observed` say what it was made of; `suppose` what was only supposed: such a plan is not applied.
+    purpose. `seconds` until everything is ready that has an estimate, None where nothing has. `catalog`,
+    `applied` and `observed` say what it was made of; `suppose` what was only supposed: such a plan is not
+    applied.
     """
 
     digest: str

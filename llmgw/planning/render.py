@@ -279,7 +279,7 @@ def summary(plan: Plan) -> str:
         f"{number['stop']} to stop",
         *([count(number["routing"], "routing change")] if number["routing"] else []),
         f"{show_bytes(number['fetch_bytes'])}{unknown} to fetch",
-        *([f"about {show_seconds(plan.seconds)}"] if plan.seconds else []),
+        *filter(None, [how_long(plan)]),
         *(
             [f"{len(plan.unplaced)} cannot be placed{_not_new(old, len(plan.unplaced))}"]
             if plan.unplaced
@@ -287,6 +287,14 @@ def summary(plan: Plan) -> str:
         ),
     ]
     return f"Plan {plan.id}: {', '.join(parts)}."
+
+
+def how_long(plan: Plan) -> str:
+    """`about 7m30s`; `at least 7m30s` where a creation has no estimate; nothing where none has one."""
+    if not plan.seconds:
+        return ""
+    partly = any(_comes(row) and row.seconds is None for row in plan.rows)
+    return f"{'at least' if partly else 'about'} {show_seconds(plan.seconds)}"
 
 
 def _not_new(old: int, all_of_them: int) -> str:

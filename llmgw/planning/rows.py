@@ -233,12 +233,15 @@ def routing_rows(old: Catalog | None, new: Catalog) -> list[Row]:
 
 
 def duration(rows: Iterable[Row], played: Rehearsal) -> float | None:
-    """Seconds until the last is ready: what happens together takes as long as its slowest. None = nobody can say."""
+    """Seconds until the last is ready: what happens together takes as long as its slowest.
+
+    A creation without an estimate counts nothing; None = none of them has one.
+    """
+    created = [row for row in rows if row.symbol not in ("-", "~")]
     slowest: dict[int, float] = {}
-    for row in rows:
-        if row.symbol in ("-", "~"):
-            continue
-        if row.seconds is None:
-            return None
-        slowest[row.turn] = max(slowest.get(row.turn, 0.0), row.seconds)
+    for row in created:
+        if row.seconds is not None:
+            slowest[row.turn] = max(slowest.get(row.turn, 0.0), row.seconds)
+    if created and not slowest:
+        return None
     return sum(slowest.values()) + max((step.at for step in played.steps), default=0.0)

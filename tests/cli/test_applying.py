@@ -60,13 +60,15 @@ def test_what_moves_is_a_few_lines_with_their_estimates() -> None:
         ReplicaRow("\x1b[2J", "d", "Pending", 0, 1, detail="fits nowhere"),
     ]
     lines = moving(rows, estimates)
-    assert lines[0] == "  a/ab  Starting  n0       0 of 1 ranks started  1m2s, about 2m40s planned in all"
-    assert lines[1] == "  a/cd  Starting  n1"
-    assert lines[2].startswith("  b/x   Fetching  n0,n1 …  5 B of 10 B  50 %")
+    assert (
+        lines[0] == "  ..    a/ab  Starting  n0       0 of 1 ranks started  1m2s, about 2m40s planned in all"
+    )
+    assert lines[1] == "  ..    a/cd  Starting  n1"
+    assert lines[2].startswith("  ..    b/x   Fetching  n0,n1 …  5 B of 10 B  50 %")
     assert "\x1b" not in lines[3]
     assert len(lines) == 4
     crowd = [ReplicaRow(f"a/{n}", "a", "Draining", 1, 1) for n in range(MOST + 3)]
-    assert moving(crowd, estimates)[MOST:] == ["  and 3 more"]
+    assert moving(crowd, estimates)[MOST:] == ["        and 3 more"]
 
 
 def test_what_was_planned_stands_beside_what_it_took() -> None:
@@ -134,8 +136,8 @@ def test_a_failure_shows_the_engines_own_last_lines_once(capsys: pytest.CaptureF
     assert follow(Failing(), Followed(3, 6), 10.0) == Exit.FAILED  # type: ignore[arg-type]
     said = capsys.readouterr().err.splitlines()
     assert [line for line in said if "|" in line] == [
-        *(f"       | line {number}" for number in (5, 6, 7, 8)),
-        "       | \N{REPLACEMENT CHARACTER}[2J",
+        *(f"          | line {number}" for number in (5, 6, 7, 8)),
+        "          | \N{REPLACEMENT CHARACTER}[2J",
     ]
     assert said[-1].startswith("revision 3 is superseded by revision 4 by dana")
 
