@@ -4,6 +4,7 @@ One `Agent` is one life of the process: kill -9 ends it, the engines and the rec
 and the next one adopts what it finds, as the real supervisor does.
 """
 
+import collections
 import dataclasses
 import functools
 import math
@@ -28,6 +29,9 @@ from tests.sim.weights import UNIT, Flight, Hands
 
 SHARDS, FAILURES = 64, 4
 """Bounds of an agent's tables, small enough to be met."""
+
+REPEATED = 16
+"""How many of its newest commands may arrive a second time."""
 
 PATIENCE = 15.0
 """Seconds for the control plane to answer a registration."""
@@ -96,7 +100,7 @@ class Agent:
         self.state = core.AgentState(machine.name, core.Limits(shards=SHARDS, failures=FAILURES))
         self.stream: Stream | None = None
         self.session = say.AgentSession(epoch=machine.epoch)
-        self.newest: core.Order | None = None
+        self.orders: collections.deque[core.Order] = collections.deque(maxlen=REPEATED)
         self._world = world
         self._chance = clock.chance(f"agent/{self.instance}")
         self._outbox = Outbox()
@@ -235,10 +239,9 @@ class Agent:
         if not self.life.over:
             self._act(self.session.received(number, data, self.clock.now, self._chance))
 
-    def hears_again(self) -> bool:
-        """The newest command arrives a second time. Whether it had an effect."""
-        assert self.newest is not None
-        data = messages.encode(self.newest)
+    def hears_again(self, command: core.Order) -> bool:
+        """A command arrives a second time. Whether it had an effect."""
+        data = messages.encode(command)
         before = (self.session, self.state)
         self._act(self.session.received(self.session.stream, data, self.clock.now, self._chance))
         return (self.session, self.state) != before
@@ -290,7 +293,7 @@ class Agent:
                     if isinstance(command, messages.Collect):
                         self._collect(command)
                     elif not isinstance(command, messages.Check | messages.Logs):
-                        self.newest = command
+                        self.orders.append(command)
                         self._feed(core.Commanded(command))
                 case say.Beat():
                     self._say(messages.Heartbeat(idle=self.state.idle()), quietly=True)

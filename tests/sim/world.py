@@ -300,13 +300,13 @@ class World:
             agent.start()
 
     def repeat_command(self, target: int) -> bool:
-        """Let the newest command of an agent arrive again; False where none was obeyed yet."""
-        candidates = [agent for agent in self.agents.values() if agent.newest is not None]
-        if not candidates:
+        """Let one of the last commands of an agent arrive again; False where none was obeyed yet."""
+        obeyed = [(agent, command) for agent in self.agents.values() for command in agent.orders]
+        if not obeyed:
             return False
-        agent = candidates[target % len(candidates)]
-        if agent.hears_again():
-            raise Violation("S15", f"{agent.instance} obeyed {agent.newest} twice")
+        agent, command = obeyed[target % len(obeyed)]
+        if agent.hears_again(command):
+            raise Violation("S15", f"{agent.instance} obeyed {command} twice")
         return True
 
     def repeat_order(self, target: int) -> bool:
