@@ -2,6 +2,8 @@
 
 import json
 import pathlib
+import socket
+import ssl
 from collections.abc import Iterator
 
 import pytest
@@ -83,6 +85,7 @@ def test_everybody_needs_a_token_and_nobody_tells_one(secured: Secured) -> None:
     wait_for(lambda: "listens on" in control.said() or control.must_run(), "it listens", within=SOON)
     code, _, said = secured.cli("status")
     assert (code, "no token was given; make one with `llmgw token create --api`" in said) == (77, True)
+    assert said_at_the_head(secured.port).startswith(b"HTTP/1.1 401 ")
 
     first = secured.agent("gpu-1", "--token-file", str(secured.file("gpu-1.token", node)))
     stranger = secured.agent("gpu-2", env={"LLMGW_TOKEN": node})
@@ -126,6 +129,23 @@ def test_everybody_needs_a_token_and_nobody_tells_one(secured: Secured) -> None:
     )
     assert first.running
     must_be_nowhere(secured)
+
+
+def said_at_the_head(port: int) -> bytes:
+    """What a stranger hears who has sent nothing of the 30 MB that he announced."""
+    context = ssl.create_default_context(cafile=str(AUTHORITY))
+    with (
+        socket.create_connection(("127.0.0.1", port), timeout=SOON) as bare,
+        context.wrap_socket(bare, server_hostname="127.0.0.1") as stranger,
+    ):
+        head = (
+            b"POST /v1/apply HTTP/1.1",
+            b"Host: localhost",
+            b"Content-Type: application/json",
+            b"Content-Length: 30000000",
+        )
+        stranger.sendall(b"\r\n".join((*head, b"", b"")))
+        return stranger.recv(100)
 
 
 def must_be_nowhere(secured: Secured) -> None:

@@ -130,9 +130,14 @@ class Api:
             **(more or {}),
         }
 
+    def refusal(self, request: Request) -> Response | None:
+        """Why a request is not answered, by its head alone; None where it may come in."""
+        return turned_away(request, self._hosts) or self._door(request)
+
     async def answer(self, request: Request) -> Response:
         """The answer to one request; every LlmgwError becomes a refusal that people can read."""
-        if (refusal := turned_away(request, self._hosts) or self._door(request)) is not None:
+        # Asked again: a token may have been revoked while its body came.
+        if (refusal := self.refusal(request)) is not None:
             return refusal
         route = self._routes.get((request.method, request.path))
         if route is None:

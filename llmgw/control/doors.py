@@ -1,11 +1,13 @@
 """Who may ask the API: programs, and never a web page that somebody happens to look at. Pure; used by `api`.
 
-The API has no token: whoever reaches its port may use it. A browser on such a machine can be made to reach it
-by any page, so what only browsers send is refused, and so is a name that an attacker's DNS could point here.
+On loopback there may be no token: whoever reaches the port may use it. A browser on such a machine can be made
+to reach it by any page, so what only browsers send is refused, and so is a name that an attacker's DNS could
+point here. Judged by the head alone, before a body is read.
 """
 
 import ipaddress
 
+from llmgw.kit.text import safe
 from llmgw.transport.http import JSON, Request, Response, problem
 
 
@@ -13,6 +15,8 @@ def turned_away(request: Request, hosts: frozenset[str]) -> Response | None:
     """The refusal of a request, or None where it is welcome. `hosts` are names that are ours, lower case."""
     if "origin" in request.headers:
         return problem(403, "cannot answer a web page: requests with an Origin are refused")
+    if (site := request.headers.get("sec-fetch-site", "none")) not in ("none", "same-origin"):
+        return problem(403, f"cannot answer a web page: this request comes from another ({safe(site[:40])})")
     host = _host(request.headers.get("host", ""))
     if host and host not in hosts and not _is_literal(host):
         return problem(

@@ -1,7 +1,8 @@
 """HTTP/1.1 on one socket, by h11: requests whole, one after the other, answers whole or in pieces.
 
 `transport.listener` starts it for a client that does not open with the HTTP/2 preface. Deadlines
-are for receiving only: an answer may take, and follow, as long as its handler likes.
+are for receiving only: an answer may take, and follow, as long as its handler likes. Who is turned away
+is told so at the head, and not a byte of the body is kept.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ from typing import TypeVar, cast
 
 import h11
 
-from llmgw.transport.http import Request, Response, problem
+from llmgw.transport.http import Request, Response, anybody, problem
 from llmgw.transport.limits import Limits
 from llmgw.transport.sockets import finish_writing, peer_of, tune_requests
 
@@ -22,6 +23,8 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Handler = Callable[[Request], Awaitable[Response]]
+Door = Callable[[Request], Response | None]
+"""Judges a request by its head, its body still empty: the refusal, or None where it is welcome."""
 
 
 class _Left(Exception):
@@ -29,20 +32,49 @@ class _Left(Exception):
 
 
 class _Refused(Exception):
-    """The request is answered by us, and the connection ends with it."""
+    """The request is answered before it is here, and the connection ends with it."""
 
-    def __init__(self, status: int, said: str) -> None:
-        super().__init__(said)
-        self.response = problem(status, said)
+    def __init__(self, response: Response) -> None:
+        super().__init__(response.status)
+        self.response = response
+
+
+class Room:
+    """What the bodies of one listener take together. A body that finds none is refused, nobody waits."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self.taken = most, 0
+
+    def take(self, size: int) -> None:
+        """Raises _Refused where that would be too much."""
+        if self.taken + size > self.most:
+            raise _refused(
+                503, f"cannot take this now: bodies of {self.taken} bytes are here, {self.most} is the most"
+            )
+        self.taken += size
+
+    def give_back(self, size: int) -> None:
+        """A body of this size is no longer needed."""
+        self.taken -= size
+
+
+def _refused(status: int, said: str) -> _Refused:
+    return _Refused(problem(status, said))
 
 
 class Http1(asyncio.Protocol):
     """One socket's HTTP/1.1. `serve` is its task; the listener owns it."""
 
-    def __init__(self, limits: Limits, handler: Handler) -> None:
+    def __init__(
+        self, limits: Limits, handler: Handler, door: Door = anybody, room: Room | None = None
+    ) -> None:
         self.peer = ""
         self._limits = limits
         self._handler = handler
+        self._door = door
+        self._room = room or Room(limits.bodies)
+        self._held = 0
+        self._deaf = False
         self._h11 = h11.Connection(h11.SERVER, max_incomplete_event_size=limits.head)
         self._news = asyncio.Event()
         self._writable = asyncio.Event()
@@ -60,6 +92,8 @@ class Http1(asyncio.Protocol):
         tune_requests(transport, self._limits)
 
     def data_received(self, data: bytes) -> None:
+        if self._deaf:
+            return
         if self._answering:
             self._early += len(data)
             if self._early > self._limits.head:
@@ -94,6 +128,7 @@ class Http1(asyncio.Protocol):
         except h11.RemoteProtocolError as error:
             await self._refuse(problem(error.error_status_hint, f"cannot read the request: {error}"))
         finally:
+            self._forget_body()
             self._transport.close()
 
     async def _serve(self) -> None:
@@ -101,7 +136,10 @@ class Http1(asyncio.Protocol):
         while True:
             request = await self._request(patience)
             self._answering, self._early = True, 0
-            await self._answer(await self._handled(request), bodiless=request.method == "HEAD")
+            response, bodiless = await self._handled(request), request.method == "HEAD"
+            del request
+            self._forget_body()
+            await self._answer(response, bodiless=bodiless)
             if self._h11.our_state is not h11.DONE or self._h11.their_state is not h11.DONE:
                 return
             self._h11.start_next_cycle()
@@ -110,14 +148,20 @@ class Http1(asyncio.Protocol):
 
     async def _request(self, patience: float) -> Request:
         head = await self._within(patience, self._head(), "the head of the request")
+        request = self._request_of(head)
+        if (refusal := self._door(request)) is not None:
+            raise _Refused(refusal)
         body = await self._within(self._limits.body_timeout, self._body(head), "the body of the request")
+        return dataclasses.replace(request, body=body)
+
+    def _request_of(self, head: h11.Request) -> Request:
         path, _, query = head.target.decode("ascii").partition("?")
         return Request(
             method=head.method.decode("ascii"),
             path=urllib.parse.unquote(path),
             query=dict(urllib.parse.parse_qsl(query, keep_blank_values=True)),
             headers={name.decode("ascii"): value.decode("latin-1") for name, value in head.headers},
-            body=body,
+            body=b"",
             peer=self.peer,
         )
 
@@ -129,7 +173,7 @@ class Http1(asyncio.Protocol):
             begun, _ = self._h11.trailing_data
             if self._h11.their_state is h11.IDLE and not begun:
                 raise _Left from None
-            raise _Refused(408, f"cannot wait longer than {seconds:g} s for {what}") from None
+            raise _refused(408, f"cannot wait longer than {seconds:g} s for {what}") from None
 
     async def _head(self) -> h11.Request:
         event = await self._event()
@@ -141,10 +185,10 @@ class Http1(asyncio.Protocol):
         """What h11 lets pass: it counts only heads that come in pieces, and lets one length win over another."""
         size = len(head.target) + sum(len(name) + len(value) for name, value in head.headers)
         if size > self._limits.head:
-            raise _Refused(431, f"cannot take a head of more than {self._limits.head} bytes")
+            raise _refused(431, f"cannot take a head of more than {self._limits.head} bytes")
         names = {name for name, _ in head.headers}
         if {b"content-length", b"transfer-encoding"} <= names:
-            raise _Refused(
+            raise _refused(
                 400, "cannot tell where the body ends: Content-Length and Transfer-Encoding are both there"
             )
 
@@ -153,11 +197,22 @@ class Http1(asyncio.Protocol):
         body = bytearray()
         while True:
             if max(announced, len(body)) > self._limits.body:
-                raise _Refused(413, f"cannot take a body of more than {self._limits.body} bytes")
+                raise _refused(413, f"cannot take a body of more than {self._limits.body} bytes")
             event = await self._event()
             if not isinstance(event, h11.Data):
                 return bytes(body)
             body += event.data
+            self._hold(len(body))
+
+    def _hold(self, size: int) -> None:
+        """The body of this request takes `size` bytes by now. Raises _Refused where there is no room."""
+        if size > self._held:
+            self._room.take(size - self._held)
+            self._held = size
+
+    def _forget_body(self) -> None:
+        self._room.give_back(self._held)
+        self._held = 0
 
     async def _event(self) -> object:
         while (event := self._h11.next_event()) is h11.NEED_DATA:
@@ -214,7 +269,8 @@ class Http1(asyncio.Protocol):
         await self._writable.wait()
 
     async def _refuse(self, response: Response) -> None:
-        """Answer and close so that the answer arrives: what the client still sends is read, and ignored."""
+        """Answer and close so that the answer arrives: what the client still sends is read, and dropped."""
+        self._deaf = True
         if self._h11.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             return
         with contextlib.suppress(_Left):

@@ -13,7 +13,8 @@ class Limits:
     `ping`: a PING goes out this often; `timeout`: after so long without a byte the peer is dead, and
     a send that moves nothing for so long ends its channel. `window`: unread bytes a channel may hold.
     `head`, `body`, `head_timeout`, `body_timeout`, `idle` are for HTTP/1.1 requests: bytes allowed,
-    seconds until all of them are here, seconds a connection may wait between two requests.
+    seconds until all of them are here, seconds a connection may wait between two requests. `bodies`: bytes
+    of all bodies that are here at a time, whoever sends them.
     """
 
     ping: float = 5.0
@@ -23,6 +24,7 @@ class Limits:
     connections: int = 4096
     head: int = 32 * 1024
     body: int = 32 * 1024 * 1024
+    bodies: int = 256 * 1024 * 1024
     head_timeout: float = 10.0
     body_timeout: float = 60.0
     idle: float = 75.0

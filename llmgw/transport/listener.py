@@ -14,7 +14,8 @@ from llmgw.errors import Failed
 from llmgw.kit.tasks import Tasks
 from llmgw.transport.channel import Channel, ChannelClosed
 from llmgw.transport.connection import PREFACE, Connection
-from llmgw.transport.http1 import Handler, Http1
+from llmgw.transport.http import anybody
+from llmgw.transport.http1 import Door, Handler, Http1, Room
 from llmgw.transport.limits import Limits
 from llmgw.transport.sockets import peer_of, reason
 
@@ -23,7 +24,7 @@ log = logging.getLogger(__name__)
 
 class Listener:
     """Listens from `start` to `close`. `on_channel` gets each channel and may keep it as long as it runs:
-    the channel is closed when it returns. `on_request` answers each HTTP/1.1 request.
+    the channel is closed when it returns. `on_request` answers each HTTP/1.1 request that the `door` lets in.
     """
 
     def __init__(
@@ -31,13 +32,15 @@ class Listener:
         on_channel: Callable[[Channel], Awaitable[None]],
         on_request: Handler,
         *,
+        door: Door = anybody,
         paths: Iterable[str] = ("/agent", "/gateway"),
         limits: Limits | None = None,
     ) -> None:
         self._on_channel = on_channel
-        self._on_request = on_request
+        self._on_request, self._door = on_request, door
         self._paths = frozenset(paths)
         self._limits = limits or Limits()
+        self._room = Room(self._limits.bodies)
         self._tasks = Tasks()
         self._open: set[_Greeter] = set()
         self._server: asyncio.Server | None = None
@@ -94,7 +97,7 @@ class Listener:
             return Connection(self._limits, on_channel=self._channel_opened, paths=self._paths)
         if PREFACE.startswith(preface):
             return None
-        http1 = Http1(self._limits, self._on_request)
+        http1 = Http1(self._limits, self._on_request, self._door, self._room)
         self._tasks.start(f"requests of {peer}", http1.serve())
         return http1
 

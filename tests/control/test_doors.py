@@ -52,6 +52,17 @@ def test_pages(origin: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("site", "status"),
+    [("none", 200), ("same-origin", 200), ("cross-site", 403), ("same-site", 403), ("else", 403)],
+)
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_pictures_of_a_page(site: str, status: int, method: str) -> None:
+    """A page's <img> has no Origin; the browser says all the same where it comes from."""
+    headers = {"host": "127.0.0.1:7600", "sec-fetch-site": site, "sec-fetch-mode": "no-cors", **JSON}
+    assert _status(headers, method) == status
+
+
+@pytest.mark.parametrize(
     ("kind", "status"),
     [
         ("application/json", 200),

@@ -9,7 +9,8 @@ import h2.connection
 import h2.events
 
 from llmgw.transport.channel import Channel, ChannelClosed
-from llmgw.transport.http import Request, Response
+from llmgw.transport.http import Request, Response, anybody
+from llmgw.transport.http1 import Door
 from llmgw.transport.limits import Limits
 from llmgw.transport.listener import Listener
 
@@ -53,9 +54,10 @@ async def listening(
     on_channel: Callable[[Channel], Awaitable[None]] = echo,
     on_request: Callable[[Request], Awaitable[Response]] = hello,
     limits: Limits | None = None,
+    door: Door = anybody,
 ) -> AsyncIterator[tuple[Listener, int]]:
     """A listener and its port; closed afterwards, with nothing left open."""
-    listener = Listener(on_channel, on_request, limits=limits)
+    listener = Listener(on_channel, on_request, limits=limits, door=door)
     _, port = await listener.start(HOST, 0)
     try:
         yield listener, port

@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from llmgw.transport.http import Request, Response, problem
+from llmgw.transport.http1 import Http1
 from llmgw.transport.limits import Limits
 from tests.transport.harness import HOST, QUICK, listening, until
 from tests.transport.harness import echo as on_channel
@@ -429,5 +430,63 @@ def test_a_length_beyond_all_numbers(digits: int) -> None:
         async with listening() as (_, port):
             answer = await talk(port, get("/", "Content-Length: " + "9" * digits))
             assert answer[:13] in (b"HTTP/1.1 413 ", b"HTTP/1.1 400 ")
+
+    asyncio.run(story())
+
+
+def _stranger(request: Request) -> Response | None:
+    """A door that only a token opens."""
+    return None if "token" in request.headers else problem(401, "cannot answer: no token")
+
+
+def test_who_is_turned_away_is_so_at_the_head() -> None:
+    """A stranger's body is not waited for, asked for or kept: a megabyte of it leaves nothing here."""
+
+    async def story() -> None:
+        async with listening(door=_stranger) as (listener, port):
+            head = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 30000000\r\n"
+            reader, writer = await asyncio.open_connection(HOST, port)
+            writer.write(head + b"Expect: 100-continue\r\n\r\n")
+            assert (await reader.readline()).startswith(b"HTTP/1.1 401 ")
+            (greeter,) = listener._open
+            speaker = greeter._speaker
+            assert isinstance(speaker, Http1)
+            took: list[int] = []
+            take = speaker.data_received
+            speaker.data_received = lambda data: (took.append(len(data)), take(data))[1]  # type: ignore[method-assign]
+            writer.write(bytes(1_000_000))
+            await until(lambda: sum(took) == 1_000_000, "it was all sent")
+            kept, _ = speaker._h11.trailing_data
+            assert len(kept) < 4096
+            writer.transport.abort()
+            answer = await talk(port, head.replace(b"30000000", b"2") + b"Token: t\r\n\r\nhi" + get())
+            assert answer.startswith(b"HTTP/1.1 200 ")
+
+    asyncio.run(story())
+
+
+def test_all_bodies_together() -> None:
+    """Each is small enough and all of them are not: who comes last is told so, and there is room afterwards."""
+    seen: list[bytes] = []
+    go_on = asyncio.Event()
+
+    async def handler(request: Request) -> Response:
+        seen.append(request.body)
+        await go_on.wait()
+        return Response(200)
+
+    async def story() -> None:
+        limits = dataclasses.replace(SMALL, bodies=15_000)
+        async with listening(on_request=handler, limits=limits) as (_, port):
+            head = b"POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 9000\r\n\r\n"
+            first = asyncio.create_task(talk(port, head, bytes(9_000)))
+            await until(lambda: seen, "the first is here")
+            second = await talk(port, head, bytes(9_000))
+            assert second.startswith(b"HTTP/1.1 503 ")
+            assert b"15000 is the most" in second
+            go_on.set()
+            assert (await first).startswith(b"HTTP/1.1 200 ")
+            assert (await talk(port, head, bytes(9_000))).startswith(b"HTTP/1.1 200 ")
+            assert [len(body) for body in seen] == [9_000, 9_000]
 
     asyncio.run(story())
