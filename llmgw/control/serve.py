@@ -245,7 +245,7 @@ class _Plane:
                 **Checking(self._loop, self._asking).routes,
             },
         )
-        self._listener = Listener(self._peers.serve, api.answer)
+        self._listener = Listener(self._peers.serve, api.answer, door=api.refusal)
 
     async def start(self) -> tuple[str, int]:
         self._adoption.resume()
