@@ -68,9 +68,11 @@ def piece(path: pathlib.Path, offset: int, most: int) -> Piece:
     """What the log says from `offset` on, at most `most` bytes; after a hole from its first whole line. Raises OSError."""
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
-        start = _data_from(file.fileno(), min(offset, size), size)
-        file.seek(start)
-        data = file.read(most)
+        start, data = -1, b""
+        # What is cut while it is read reads as zeros: then it begins anew behind the hole.
+        while (first := _data_from(file.fileno(), min(offset, size), size)) != start:
+            start = first
+            data = os.pread(file.fileno(), most, start)
     if start > offset:
         cut = data.find(b"\n") + 1
         data, start = data[cut:], start + cut

@@ -139,10 +139,12 @@ class Logs:
         query = request.query
         rank, tail = _whole(query.get("rank", "0"), "rank"), query.get("tail", "100")
         lines = None if tail == "all" else min(_whole(tail, "tail"), MOST_LINES)
+        # Who was cut off goes on where it was.
+        offset = _whole(query["offset"], "offset", digits=18) if "offset" in query else None
         target = self.target(query.get("name", ""), rank, previous=query.get("previous") == "1")
         if self._streams >= STREAMS:
             raise Failed(f"cannot read another log: {STREAMS} are being read", help="end one that follows")
-        first = await self._piece(target, None, lines, 0.0)
+        first = await self._piece(target, offset, lines if offset is None else None, 0.0)
         follow = query.get("follow") == "1"
         return Response(200, self._lines(target, first, follow=follow), "application/x-ndjson")
 
@@ -155,10 +157,10 @@ class Logs:
         try:
             yield _line(replica=target.replica, rank=target.rank, node=self._loop.fleet.name(target.node))
             while True:
-                if (said := _oddity(piece)) and said != told:
+                if (said := _oddity(piece)) and (piece.lost or said != told):
                     yield _line(said=said)
                     told = said
-                yield _line(**({"data": piece.data} if piece.data else {}))
+                yield _line(next=piece.next, **({"data": piece.data} if piece.data else {}))
                 if not piece.data and (not follow or piece.state in ("", "failed")):
                     if follow:
                         yield _line(said=self._ended(target))
@@ -243,7 +245,7 @@ def _line(**what: object) -> bytes:
     return json.dumps(what).encode() + b"\n"
 
 
-def _whole(text: str, name: str) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) <= 9):
+def _whole(text: str, name: str, digits: int = 9) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) <= digits):
         raise NoSuchName(f"cannot read {name}={text[:40]}: a whole number is needed")
     return int(text)

@@ -107,6 +107,27 @@ def test_what_was_cut_is_told_and_not_shown(tmp_path: pathlib.Path) -> None:
     assert found.data == whole[found.offset : found.offset + len(found.data)]
 
 
+def test_what_is_cut_while_it_is_read_is_never_shown(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hole that opens between the look and the read would read as zeros: it is read anew behind it, and told."""
+    log = tmp_path / "x.log"
+    write(log, 50_000)
+    whole, read, cuts = log.read_bytes(), os.pread, list[int]()
+
+    def reads(descriptor: int, most: int, start: int) -> bytes:
+        if not cuts:
+            cuts.append(start)
+            logs.trim(log, 64 * 1024)
+        return read(descriptor, most, start)
+
+    monkeypatch.setattr(os, "pread", reads)
+    found = logs.piece(log, 0, 1000)
+    assert cuts == [0]
+    assert found.lost == found.offset > 1_000_000
+    assert found.data == whole[found.offset : found.offset + len(found.data)]
+
+
 def test_the_previous_log_is_the_one_that_ended_last(tmp_path: pathlib.Path) -> None:
     """Of the same model and rank, not the one that runs, not a sibling that lives, not a later one."""
     for n, name in enumerate(

@@ -83,6 +83,31 @@ def test_a_log_comes_whole_and_ends(tmp_path: pathlib.Path) -> None:
     assert [c.offset for c in plane.commands if isinstance(c, messages.Logs)][:3] == [None, 10, 20]
 
 
+def test_who_was_cut_off_goes_on_at_the_byte_where_it_was(tmp_path: pathlib.Path) -> None:
+    """Every line says where the next begins; asked from there, the rest comes, and nothing twice."""
+    plane = served(tmp_path)
+    agent = Agent(plane, b"".join(b"line %d\n" % n for n in range(50)))
+    lines = told(plane, agent, name="qwen", tail="all")
+    (cut,) = [line["next"] for line in lines if line.get("next") == 100]
+    rest = told(plane, agent, name=lines[0]["replica"], offset=str(cut), tail="0")
+    assert output(rest) == agent.text[100:]
+
+
+def test_two_losses_of_one_size_are_told_twice(tmp_path: pathlib.Path) -> None:
+    """What is gone is said each time; that there is no file yet is said once."""
+    plane = served(tmp_path)
+
+    class Forgetful(Agent):
+        """Every other piece has lost what was before it."""
+
+        def _result(self, command: messages.Logs) -> messages.Result:
+            result = super()._result(command)
+            return messages.Result(seq=result.seq, data={**result.data, "lost": 4096})
+
+    lines = told(plane, Forgetful(plane, b"x" * 25), name="qwen", tail="all")
+    assert len([line for line in lines if "are gone" in line.get("said", "")]) == 3
+
+
 def test_following_ends_with_the_engine(tmp_path: pathlib.Path) -> None:
     """What it said last is there, then the reason why it ended."""
     plane = served(tmp_path)
