@@ -46,6 +46,16 @@ class Cgroups:
         except OSError:
             return
 
+    def tidy(self) -> None:
+        """Remove the groups in which nobody lives: launches that an earlier agent died in, or could not end."""
+        try:
+            found = [entry for entry in self.directory(self.base).iterdir() if entry.is_dir()]
+            for entry in found:
+                if "populated 0" in (entry / "cgroup.events").read_text():
+                    self.remove(f"{self.base}/{entry.name}")
+        except OSError:
+            return
+
     def remove(self, path: str) -> None:
         """Remove the empty group, with the groups that the engine made in it."""
         top = self.directory(path)

@@ -144,6 +144,8 @@ class Supervisor:
             self._take_over(record, None)
         for record in decision.forget:
             self._forget(record.spec.key)
+        if self._launcher.cgroups is not None:
+            self._launcher.cgroups.tidy()
         self._orphans = {identity.cookie: identity for identity in decision.orphans}
         self.tell(decision.undescribed())
         self._tasks.start("ticks", self._tick())

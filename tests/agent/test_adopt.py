@@ -256,6 +256,27 @@ def test_a_newer_release_s_engine_keeps_its_card_until_it_ends_by_itself(house: 
     asyncio.run(story())
 
 
+def test_a_launch_that_died_before_its_record_leaves_no_group(house: House) -> None:
+    """An agent dies between the group and the intent: the next one removes the empty group, and no other."""
+    if house.cgroups is None:
+        return
+
+    async def story() -> None:
+        assert house.cgroups is not None
+        shard = house.spec()
+        async with house.agent() as first:
+            await ready(house, first, shard)
+        (record,) = house.records.read().records
+        empty = house.cgroups.directory(house.cgroups.make("never-recorded"))
+        assert empty.is_dir()
+        async with house.agent() as second:
+            assert not empty.exists()
+            assert house.cgroups.directory(record.identity.cgroup).is_dir()
+            await gone(second, shard)
+
+    asyncio.run(story())
+
+
 def test_a_torn_record_costs_one_shard(house: House) -> None:
     """Of three shards one record is empty: two are adopted, the third is an orphan and is reported."""
 

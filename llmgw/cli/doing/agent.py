@@ -1,5 +1,6 @@
 """The work of `llmgw agent`: options → settings, and the agent until a signal."""
 
+import dataclasses
 import os
 import pathlib
 from typing import Any
@@ -21,6 +22,7 @@ from llmgw.engines.registry import ADAPTERS
 from llmgw.kit.systemd import tell
 
 PARTS: dict[str, Any] = {
+    "supervisor": SupervisorTimers(),
     "health": HealthTimers(),
     "sweep": SweepTimers(),
     "fetch": FetchLimits(),
@@ -63,7 +65,7 @@ def run(
         labels=labels,
         engines=dict(engines),
         cache=cache,
-        timers=SupervisorTimers(health=set_to["health"], sweep=set_to["sweep"]),
+        timers=dataclasses.replace(set_to["supervisor"], health=set_to["health"], sweep=set_to["sweep"]),
         fetch=set_to["fetch"],
         limits=set_to["core"],
         metrics=metrics,
