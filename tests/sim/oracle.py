@@ -294,10 +294,14 @@ class Oracle:
                 self._life.draining.pop(replica, None)
 
     def _free(self, spec: ShardSpec) -> None:
-        """S3: a card is given away only after its node said that everything on it is gone."""
+        """S1, S3: a card is given away only after its node said that everything on it is gone."""
         machine = self._world.machines[spec.node]
-        holders = [str(engine) for gpu in spec.gpus for engine in machine.holders(gpu)]
-        self._require(not holders, "S3", f"{spec.replica} gets cards that {', '.join(holders)} still holds")
+        holders = [engine for gpu in spec.gpus for engine in machine.holders(gpu)]
+        lives = any(engine.alive for engine in holders)
+        names = ", ".join(map(str, holders))
+        self._require(
+            not holders, "S1" if lives else "S3", f"{spec.replica} gets cards that {names} still holds"
+        )
 
     def _there(self, control: "Control", spec: ShardSpec) -> None:
         """S2: a node gets work only while it speaks."""

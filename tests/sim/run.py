@@ -47,10 +47,10 @@ class Run:
 
 
 def plan_with(seed: int, kind: str, events: int | None) -> tuple[Fault, ...]:
-    """The faults of `seed`, and one of `kind` in the middle of them, as long as they get."""
+    """The faults of `seed`, and one of `kind` among them, as long as they get."""
     plan = World(seed, None, False, CALM if events is None else DENSE).plan
-    middle = plan[len(plan) // 2].at if plan else 60.0
-    more = Fault(at=middle, kind=kind, target=seed, lasts=KINDS[kind].longest, size=1.0)
+    early = plan[len(plan) // 4].at if plan else 60.0
+    more = Fault(at=early, kind=kind, target=seed, lasts=KINDS[kind].longest, size=1.0)
     return tuple(sorted((*plan, more), key=lambda fault: fault.at))
 
 
