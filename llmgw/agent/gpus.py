@@ -100,8 +100,16 @@ def _gpu(handle: object, ours: Collection[int]) -> Gpu:
         name=_text(pynvml.nvmlDeviceGetName(handle)),
         memory_total=int(memory.total),
         memory_used=int(memory.used),
-        foreign=sum(used for pid, used in _processes(handle) if pid not in ours),
+        foreign=_foreign(_processes(handle), int(memory.used), ours),
     )
+
+
+def _foreign(charged: list[tuple[int, int]], used: int, ours: Collection[int]) -> int:
+    """Bytes of strangers. Where the driver does not tell one's, it may have all of `used` that is not known as ours."""
+    theirs = [amount for pid, amount in charged if pid not in ours]
+    if all(theirs):
+        return sum(theirs)
+    return max(sum(theirs), used - sum(amount for pid, amount in charged if pid in ours))
 
 
 def _processes(handle: object) -> list[tuple[int, int]]:
