@@ -109,9 +109,12 @@ class Hands:
 
     def _marked(self, act: Act) -> str | None:
         """What a lifting act is about where only the mark is left of it: a model or node that is known no more."""
-        kinds = LIFTS.get(act.verb, ())
-        found = {m.about for m in self._kept.marks if m.kind in kinds and act.name in (m.about, m.name)}
-        return found.pop() if len(found) == 1 else None
+        kinds, fleet = LIFTS.get(act.verb, ()), self._loop.fleet
+        marks = [mark for mark in self._kept.marks if mark.kind in kinds]
+        if any(mark.about == act.name for mark in marks):
+            return act.name
+        found = {mark.about for mark in marks if mark.name == act.name}
+        return found.pop() if len(found) == 1 and act.name not in fleet.roster | fleet.nodes.keys() else None
 
     def set_by(self, act: Act, about: str) -> Kept:
         """The marks as they would be after `act`."""
@@ -183,11 +186,13 @@ class Hands:
                 f"cannot {verb} {name}: it cannot be kept at {error.filename}: {error.strerror}. Nothing was changed",
                 help=MAKE_ROOM,
             ) from error
-        now = self._clock.wall()
+        # Only what is new is timed: the others end when they were to, wherever the wall clock went since.
         for mark in self._kept.marks:
-            self._ends.pop(mark.key, None)
+            if mark not in kept.marks:
+                self._ends.pop(mark.key, None)
         for mark in kept.marks:
-            self._time(mark, now)
+            if mark not in self._kept.marks:
+                self._time(mark, mark.since)
         self._stand(kept)
 
     def _lift(self, gone: tuple[Mark, ...]) -> None:
@@ -197,7 +202,7 @@ class Hands:
         self._keeping.keep("the marks", lambda: self._store.save_marks(self._kept))
 
     def _time(self, mark: Mark, now: datetime.datetime) -> None:
-        """When it ends, by the clock that nobody sets."""
+        """When it ends, by the clock that nobody sets. `now` is what the wall clock shows."""
         if mark.until is not None:
             self._ends[mark.key] = self._clock.now() + max(0.0, (mark.until - now).total_seconds())
 
@@ -219,14 +224,22 @@ class Hands:
             )
 
     def _must_hold_nothing(self, about: str) -> None:
-        name = self._loop.fleet.name(about)
-        held = sorted({shard.spec.replica for shard in self._loop.fleet.on_node(about)})
-        if held and not self._kept.of(about, "confirmed_lost"):
-            raise Blocked(
-                f"cannot forget {name}: nobody confirmed that {', '.join(held[:5])} on it "
-                f"{'is' if len(held) == 1 else 'are'} gone. Nothing was changed",
-                help=f"if the machine is really off: llmgw node confirm-lost {name}",
-            )
+        fleet = self._loop.fleet
+        name = fleet.name(about)
+        if self._kept.of(about, "confirmed_lost"):
+            return
+        held = sorted({shard.spec.replica for shard in fleet.on_node(about)})
+        if about not in fleet.nodes:
+            said = "it has not spoken since this control plane started, so what runs on it is not known"
+        elif held:
+            those = "is" if len(held) == 1 else "are"
+            said = f"nobody confirmed that {', '.join(held[:5])} on it {those} gone"
+        else:
+            return
+        raise Blocked(
+            f"cannot forget {name}: {said}. Nothing was changed",
+            help=f"if the machine is really off: llmgw node confirm-lost {name}",
+        )
 
 
 _AFTER: Mapping[Verb, str] = {

@@ -19,9 +19,9 @@ class NoSuchName(LlmgwError):
 
 
 def node_named(name: str, fleet: Fleet) -> str:
-    """The id of the node that people call `name`. Raises NoSuchName."""
+    """The id of the node that people call `name`; an id is that node, whoever else calls itself so. Raises NoSuchName."""
     ids = sorted(fleet.roster | fleet.nodes.keys())
-    found = [node for node in ids if name in (node, fleet.name(node))]
+    found = [name] if name in ids else [node for node in ids if fleet.name(node) == name]
     if len(found) == 1:
         return found[0]
     if found:

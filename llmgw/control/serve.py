@@ -10,7 +10,7 @@ import datetime
 import importlib.metadata
 import logging
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 from llmgw.catalog.hub import Hub
@@ -162,6 +162,7 @@ class _Plane:
         self._left = asyncio.Event()
         self._scrape: asyncio.Server | None = None
         self._roster = _still_known(store.roster(), clock.wall())
+        self._roster_due = False
         self._journal = Journal(clock)
         self._keeping = Keeping(self._journal)
         chance = unseeded()
@@ -181,7 +182,7 @@ class _Plane:
         knowledge = Knowledge(lambda source: facts_of(source, settings.hub, LOOK), clock, settings.bounds)
         self._measuring = Measuring()
         self._recording = Recording(store, self._loop, self._journal, self._keeping, clock)
-        self._switch = Switch(store, self._journal, clock)
+        self._switch = Switch(store, self._journal, self._keeping, clock)
         self._adoption = Adoption(
             store,
             self._loop,
@@ -311,6 +312,8 @@ class _Plane:
         return metrics(self._loop, self.epoch, self._adoption.number, peers)
 
     async def close(self) -> None:
+        if self._roster_due:
+            self._keep_roster()
         if self._scrape is not None:
             self._scrape.close()
         await self._listener.close()
@@ -350,7 +353,7 @@ class _Plane:
         if isinstance(message, messages.Subscribe):
             self._about.met(peer.id, message)
         if isinstance(message, messages.Register | messages.Subscribe | messages.Leave):
-            self._keep_roster()
+            self._met(peer)
 
     def _closed(self, peer: Peer, said: str) -> None:
         log.info("%s %s at %s is gone: %s", peer.kind, peer.name, peer.address, said)
@@ -363,8 +366,20 @@ class _Plane:
         self._roster = self._roster.model_copy(update={"nodes": nodes})
         self._keep_roster()
 
+    def _met(self, peer: Peer) -> None:
+        """Whoever is new is in the roster before anything is decided; of all others it is written soon."""
+        table = "nodes" if peer.kind == "agent" else "gateways"
+        known: Mapping[str, Known] = getattr(self._roster, table)
+        if peer.id in known and not known[peer.id].lost:
+            self._roster_due = True
+            return
+        came = {peer.id: Known(name=peer.name, heard=self._clock.wall())}
+        self._roster = self._roster.model_copy(update={table: {**known, **came}})
+        self._save_roster()
+
     def _keep_roster(self) -> None:
         """Write down who is here, for the next start to wait for."""
+        self._roster_due = False
         now, fleet = self._clock.wall(), self._loop.fleet
         lost = self._loop.ledger.lost
         nodes = {
@@ -389,6 +404,9 @@ class _Plane:
             }
         )
         self._roster = _still_known(Roster(nodes=nodes, gateways=gateways), now)
+        self._save_roster()
+
+    def _save_roster(self) -> None:
         self._keeping.keep("the roster", lambda: self._store.save_roster(self._roster))
 
     def _give_way(self, epoch: int, who: str) -> None:
@@ -406,9 +424,10 @@ class _Plane:
         while True:
             await asyncio.sleep(1.0)
             self._keeping.again()
+            self._switch.expire()
             self._recording.read_on()
             self._peers.check_tokens()
-            if self._clock.now() - written > ROSTER_EVERY:
+            if self._roster_due or self._clock.now() - written > ROSTER_EVERY:
                 written = self._clock.now()
                 self._keep_roster()
             if self._peers.outranked:

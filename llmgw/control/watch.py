@@ -199,7 +199,10 @@ class Watch:
             self._blinded(unreadable)
             return
         checked = await self._looked_into(await asyncio.to_thread(self._cache.check, files))
-        # From here on nothing is awaited: what stands cannot change between the plan and the adoption.
+        # From here on nothing is awaited: what stands cannot change between the plan and the adoption, and
+        # whoever was told meanwhile that it is held was told the truth.
+        if self._held() is not None:
+            return
         found: Refused | Same | Valid
         if checked.catalog is None:
             problems = [concise(item) for item in checked.diagnostics if item.severity == "error"]

@@ -114,7 +114,8 @@ class Plane:
             publish=self.published.append,
         )
         self.recording = Recording(self.store, self.loop, self.journal, Keeping(self.journal), self.clock)
-        self.switch = Switch(self.store, self.journal, self.clock)
+        self.keeping = keeping = Keeping(self.journal)
+        self.switch = Switch(self.store, self.journal, keeping, self.clock)
         self.adoption = Adoption(
             self.store,
             self.loop,
@@ -128,7 +129,6 @@ class Plane:
         self.asking = Asking(self._send)
         self.collecting = Collecting(self.asking, patience=0.05)
         self.forgotten: list[str] = []
-        keeping = Keeping(self.journal)
         self.hands = Hands(
             self.store, self.loop, self.journal, keeping, self.clock, forget=self.forgotten.append
         )

@@ -267,6 +267,7 @@ def test_a_hold_ends_by_itself_and_outlives_a_restart(tmp_path: pathlib.Path) ->
     assert again.switch.held.until == Clock().wall() + datetime.timedelta(seconds=7200)
     again.clock.at += 1
     assert again.switch.held is None
+    again.switch.expire()
     assert again.journal.after(0)[-1].said == "the hold of dana is over: incident"
     assert Store(tmp_path).on_hold() is None
 
