@@ -104,11 +104,16 @@ class Loop:
         self.fenced = said
 
     async def run(self) -> None:
-        """Decide whenever there is news or time has come, for ever."""
+        """Decide whenever there is news or time has come, for ever.
+
+        Others get as long as a decision took before the next: what comes meanwhile shares it.
+        """
         while True:
             await self._sleep()
             self._news.clear()
+            began = self._clock.now()
             self.decide()
+            await asyncio.sleep(min(self._clock.now() - began, PULSE))
 
     async def pulse(self) -> None:
         """Prove that we can listen, for ever; `decide` looks at the newest proof."""

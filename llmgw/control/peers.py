@@ -83,6 +83,7 @@ class Peers:
         self._joining = joining
         self._seq = 0
         self._streams = itertools.count(1)
+        self._turns = asyncio.Lock()
         self._routes: Routes | None = None
         self._lines: dict[tuple[str, str], _Line] = {}
 
@@ -155,7 +156,13 @@ class Peers:
         except TimeoutError:
             await self._do(line, line.session.ticked(line.session.due))
         else:
+            await self._turn()
             await self._do(line, line.session.received(first))
+
+    async def _turn(self) -> None:
+        """One introduction in each round of the loop: when a whole fleet comes, everybody else gets a turn too."""
+        async with self._turns:
+            await asyncio.sleep(0)
 
     async def _do(self, line: "_Line", step: say.ControlStep) -> None:
         line.session, outputs = step

@@ -187,7 +187,8 @@ class Draft:
 
     def _registered(self, event: events.Registered, now: float) -> None:
         name = event.info.id
-        self._drop_shards(name)
+        if name in self._nodes.read:  # nothing is on a node before its first word
+            self._drop_shards(name)
         for spec, status in event.shards:
             if status.state != "gone":
                 self._shards.write[spec.key] = Shard(spec, status, now - status.age)

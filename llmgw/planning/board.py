@@ -91,12 +91,11 @@ class Board:
             **desired.marks.draining,
         }
         standings, turned = self._stand(desired.marks, fleet, ledger, now)
-        for name in turned:
-            self.touched.update(replica for replica, _ in self._on_node.get(name, ()))
+        other = {replica for name in turned for replica, _ in self._on_node.get(name, ())}
         worlds = self._take_in(cordoned, fleet, standings, turned)
-        self.touched.update(changed(self._drains, ledger.drains))
+        other |= worlds.keys() | set(changed(self._drains, ledger.drains))
         self._drains = ledger.drains
-        self._derive(desired.marks, fleet, worlds, standings, now)
+        self._derive(other, desired.marks, fleet, worlds, standings, now)
         was, marks = self._marks, desired.marks
         if (marks.paused, marks.draining) != (was.paused, was.draining) or bool(standings.unheard) != waited:
             self._all_stale()
@@ -130,9 +129,11 @@ class Board:
 
     def _take_in(
         self, cordoned: Mapping[str, str], fleet: Fleet, standings: Standings, turned: Iterable[str]
-    ) -> dict[str, int]:
-        """Rooms after what changed on nodes and shards. Returns how many ranks the touched replicas have."""
-        worlds: dict[str, int] = {}
+    ) -> dict[str, int | None]:
+        """Rooms after what changed on nodes and shards. Returns the replicas of these shards and how many ranks
+        each has; None where nothing of it is left to tell.
+        """
+        worlds: dict[str, int | None] = {}
         arrived, emptied = self._shards(fleet, worlds)
         rebuilt = dict.fromkeys([*self._nodes(fleet), *(emptied & fleet.nodes.keys())])
         for name in rebuilt:
@@ -148,12 +149,12 @@ class Board:
                 self.stock.take(spec)
         return worlds
 
-    def _shards(self, fleet: Fleet, worlds: dict[str, int]) -> tuple[list[ShardSpec], set[str]]:
+    def _shards(self, fleet: Fleet, worlds: dict[str, int | None]) -> tuple[list[ShardSpec], set[str]]:
         """Specs that are new on their node, and nodes whose room has to be counted anew."""
         arrived: list[ShardSpec] = []
         rebuilt: set[str] = set()
         for key in {**dict.fromkeys(changed(self.seen.shards, fleet.shards)), **dict.fromkeys(self._noted)}:
-            self.touched.add(key[0])
+            worlds.setdefault(key[0], None)
             shard, known = fleet.shards.get(key), self.roll.known(key)
             gone = known is not None and (shard is None or shard.spec != known)
             if known is not None and gone:
@@ -189,9 +190,15 @@ class Board:
         return rebuilt
 
     def _derive(
-        self, marks: Marks, fleet: Fleet, worlds: Mapping[str, int], standings: Standings, now: float
+        self,
+        other: set[str],
+        marks: Marks,
+        fleet: Fleet,
+        worlds: Mapping[str, int | None],
+        standings: Standings,
+        now: float,
     ) -> None:
-        """Every replica that may be another one, as it is now."""
+        """Every replica that may be another one than in the last look, as it is now: `other`, and what hangs on time."""
         roll, timers = self.roll, self._timers
 
         def green(name: str) -> bool:
@@ -205,8 +212,9 @@ class Board:
 
         if self.moved:
             roll.passed(now)
-            self.touched |= {name for name in roll.hanging if derived(name) != roll.replicas[name]}
-        for name in sorted(self.touched):
+            other |= {name for name in roll.hanging if derived(name) != roll.replicas[name]}
+        self.touched |= other
+        for name in sorted(other):
             old, new = roll.replicas.get(name), derived(name)
             if old is None and new is not None and self._is_asked_for(new, marks):
                 self.joined[new.model] = self.joined.get(new.model, 0) + 1

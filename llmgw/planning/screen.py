@@ -264,8 +264,9 @@ def outstanding(view: View) -> tuple[str, ...]:
     if catalog is None:
         return ()
     lines: list[str] = []
+    currents = {name: catalog.generations(model) for name, model in catalog.models.items()}
     for name, model in sorted(catalog.models.items()):
-        current = catalog.generations(model)
+        current = currents[name]
         fresh = [r for r in view.of_model(name) if r.generation in current and r.id not in view.ledger.drains]
         if name in view.desired.marks.paused:
             continue
@@ -274,9 +275,13 @@ def outstanding(view: View) -> tuple[str, ...]:
             lines.append(f"{name}: {ready} of {wanted(view, model)} ready")
         elif there > wanted(view, model):
             lines.append(f"{name}: {there} replicas, {wanted(view, model)} wanted")
-    for _, replica in sorted(view.replicas.items()):
-        model_now = catalog.models.get(replica.model)
-        current = catalog.generations(model_now) if model_now is not None else {}
-        if replica.id in view.ledger.drains or replica.generation not in current:
-            lines.append(f"{replica.id}: {replica_state(view, replica)[0].lower()}, to be stopped")
+    leaving = [
+        replica
+        for replica in view.replicas.values()
+        if replica.id in view.ledger.drains or replica.generation not in currents.get(replica.model, {})
+    ]
+    lines += [
+        f"{replica.id}: {replica_state(view, replica)[0].lower()}, to be stopped"
+        for replica in sorted(leaving, key=lambda replica: replica.id)
+    ]
     return tuple(lines)

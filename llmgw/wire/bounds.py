@@ -74,26 +74,26 @@ def _fields(kind: Any) -> tuple[str, ...]:
 
 
 def _within(value: Any, place: str, deep: int = 0, *, signed: bool = False) -> None:
-    if value is None or isinstance(value, bool):
-        return
-    if isinstance(value, int | float):
-        _number(value, place, signed=signed)
-    elif isinstance(value, str):
+    kind = type(value)
+    if kind is str:
         if len(value) > TEXT:
             raise _Flaw(f"{place} has {len(value)} characters, {TEXT} are the most")
-    else:
-        _require(deep < DEEPEST, "it lies too deep")
-        for name, part in _parts(value, place):
+    elif kind is int or kind is float:
+        if not 0 <= value <= LONGEST:  # far more than most numbers are
+            _number(value, place, signed=signed)
+    elif value is not None and kind is not bool:
+        if deep >= DEEPEST:
+            raise _Flaw("it lies too deep")
+        for name, part in _parts(value, kind, place):
             _within(part, name, deep + 1, signed=signed or name in _SIGNED)
 
 
-def _parts(value: Any, place: str) -> Iterable[tuple[str, Any]]:
-    if isinstance(value, Mapping):
-        return [(place, part) for pair in value.items() for part in pair]
-    if isinstance(value, tuple | list):
+def _parts(value: Any, kind: Any, place: str) -> Iterable[tuple[str, Any]]:
+    if kind is tuple or kind is list:
         _require(len(value) <= MOST, f"{place} has {len(value)} items, {MOST} are the most")
         return [(place, part) for part in value]
-    kind: Any = type(value)
+    if isinstance(value, Mapping):
+        return [(place, part) for pair in value.items() for part in pair]
     return [(name, getattr(value, name)) for name in _fields(kind)]
 
 

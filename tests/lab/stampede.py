@@ -1,7 +1,7 @@
 """A whole fleet that reconnects at once, and what a large one costs: `python -m tests.lab stampede --agents 500`.
 
-Agents with eight cards each, on the real link of an agent, in a few processes; one real control plane that
-has filled every card. It dies and starts again: all of them come back at once, with everything they run.
+Agents with a shard on each of eight cards, on the real link of an agent, in a few processes; one real control
+plane with the catalog that these shards are of. It dies and starts again: all of them come back at once, with everything they run.
 Meanwhile it is asked for its status every 50 ms from outside, which tells how long its loop lets people
 wait, and it orders nothing. Then, with another control plane, `--steady` agents say one word a second each:
 its share of a core and its memory are read from /proc.
@@ -100,8 +100,8 @@ class Plane:
         """Nodes that are there."""
         return list(self.status().get("nodes", {}).values()).count("Ready")
 
-    def apply(self, models: int, replicas: int) -> None:
-        """A catalog of so many models, each so often."""
+    def catalog(self, models: int, replicas: int) -> pathlib.Path:
+        """The directory of a catalog of so many models, each so often."""
         catalog = self.directory / "catalog"
         catalog.mkdir()
         profile = {
@@ -115,9 +115,23 @@ class Plane:
         for document in (profile, *(_model(f"model-{number:03}", bounds) for number in range(models))):
             lines = (f"{key}: {json.dumps(value)}\n" for key, value in document.items())
             (catalog / f"{document['name']}.yaml").write_text("".join(lines))
-        done = run_llmgw(
-            "apply", str(catalog), "--yes", "--wait", "accepted", env=self.processes.env, within=PATIENCE
-        )
+        return catalog
+
+    def comes(self, catalog: pathlib.Path, agents: int, workers: int) -> None:
+        """So many agents, with what they run of the catalog; until every one has registered."""
+        started = crowd.start(self.processes, self.port, catalog, agents=agents, workers=workers, cards=CARDS)
+
+        def all_there() -> bool:
+            for process in started:
+                process.must_run()
+            return self.ready() == agents
+
+        wait_for(all_there, "every agent registers", within=PATIENCE, every=0.5)
+
+    def apply(self, catalog: pathlib.Path) -> None:
+        """Adopt it; nothing has to start for it."""
+        words = ("apply", str(catalog), "--yes", "--wait", "accepted")
+        done = run_llmgw(*words, env=self.processes.env, within=PATIENCE)
         must(done.returncode == 0, f"apply ended with {done.returncode}: {done.stdout[-500:]}{done.stderr}")
 
 
@@ -130,16 +144,15 @@ def _model(name: str, bounds: dict[str, int]) -> dict[str, Any]:
 
 
 def _stampede(plane: Plane, asked: argparse.Namespace, took: dict[str, int], figures: dict[str, Any]) -> None:
-    """Fill the cards, kill the control plane, start it, and watch."""
-    shards = asked.agents * CARDS // MODELS * MODELS
+    """Everybody is there; kill the control plane, start it, and watch."""
+    shards = asked.agents * CARDS
+    must(shards % MODELS == 0, f"{shards} shards are not as many of each of {MODELS} models")
     with plane.processes:
+        catalog = plane.catalog(MODELS, shards // MODELS)
         control = plane.start()
-        crowd.start(plane.processes, plane.port, agents=asked.agents, workers=asked.workers, cards=CARDS)
-        wait_for(lambda: plane.ready() == asked.agents, "every agent registers", within=PATIENCE, every=0.5)
-        began = CLOCK.now()
-        plane.apply(MODELS, shards // MODELS)
-        wait_for(lambda: _serving(plane) == shards, f"{shards} shards are ready", within=PATIENCE, every=1.0)
-        figures["filled_s"] = CLOCK.now() - began
+        plane.comes(catalog, asked.agents, asked.workers)
+        plane.apply(catalog)
+        wait_for(lambda: _serving(plane) == shards, f"{shards} shards are ready", within=PATIENCE, every=0.5)
         control.kill()
         by = profiled.wrapper(asked.profile) or wrapper(asked.mutant)
         control, began = plane.start(by=by), CLOCK.now()
@@ -213,8 +226,7 @@ def _steady(plane: Plane, asked: argparse.Namespace, took: dict[str, int], figur
         control = plane.start(*ONE_A_SECOND)
         wait_for(plane.status, "it answers", within=60.0)
         alone = resident_mib(control.pid)
-        crowd.start(plane.processes, plane.port, agents=asked.steady, workers=asked.workers, cards=CARDS)
-        wait_for(lambda: plane.ready() == asked.steady, "every agent registers", within=PATIENCE, every=1.0)
+        plane.comes(plane.catalog(0, 0), asked.steady, asked.workers)
         time.sleep(5.0)
         before = cpu_seconds(control.pid)
         time.sleep(asked.seconds)

@@ -54,9 +54,10 @@ class Node:
         self.info, self.obeyed, self.held = info, 0, False
         self._waiting: list[Command] = []
         self._shards: dict[ShardKey, tuple[ShardSpec, ShardStatus]] = {}
+        self._since: dict[ShardKey, float] = {}
         self._link = Link(
             lambda: connect("127.0.0.1", port, "/agent"),
-            snapshot=lambda: messages.Register(info=info, shards=tuple(self._shards.values())),
+            snapshot=self._snapshot,
             heartbeat=messages.Heartbeat,
             adopt=lambda _epoch, _revision: None,
             obey=self._obey,
@@ -70,6 +71,11 @@ class Node:
         """Whether the control plane knows it now."""
         return self._link.registered
 
+    def runs(self, spec: ShardSpec, seconds: float) -> None:
+        """A shard that has been ready for so long when the node comes."""
+        self._shards[spec.key] = (spec, ShardStatus(*spec.key, "ready"))
+        self._since[spec.key] = SystemClock().now() - seconds
+
     async def run(self) -> None:
         await self._link.run()
 
@@ -79,6 +85,14 @@ class Node:
         waiting, self._waiting = self._waiting, []
         for command in waiting:
             self._do(command)
+
+    def _snapshot(self) -> messages.Register:
+        now = SystemClock().now()
+        aged = (
+            (spec, dataclasses.replace(status, age=now - self._since[key]))
+            for key, (spec, status) in self._shards.items()
+        )
+        return messages.Register(info=self.info, shards=tuple(aged))
 
     def _obey(self, command: Command) -> None:
         self.obeyed += 1
@@ -99,6 +113,7 @@ class Node:
 
     def _says(self, spec: ShardSpec, status: ShardStatus) -> None:
         self._shards[spec.key] = (spec, status)
+        self._since[spec.key] = SystemClock().now()
         self._link.report([status])
 
 
