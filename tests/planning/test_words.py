@@ -1,8 +1,14 @@
 """What a plan says beside its rows, and what it must not say."""
 
-from llmgw.catalog.model import Catalog, Scaling
+import dataclasses
+from typing import Any
+
+import pytest
+
+from llmgw.catalog.model import Catalog, Model, Scaling
 from llmgw.kit.chance import seeded
 from llmgw.planning.desired import Desired
+from llmgw.planning.diff import RESTARTS_NOTHING
 from llmgw.planning.plan import Plan, make_plan
 from llmgw.planning.render import plan_lines
 from tests.planning.story import Story, a_catalog, a_model, a_node, a_profile
@@ -51,15 +57,18 @@ def test_a_smaller_profile_is_told() -> None:
 
 
 def test_bounds_are_told_by_what_changed() -> None:
-    """A target or an upper bound is no `scaling.min 1 -> 1`, and restarts nothing."""
+    """A target or an upper bound is no `scaling.min 1 -> 1`; an upper bound may stop replicas, a target does not."""
     story = served("ada")
     told = plan(story, a_catalog(a_model("ada", scaling=Scaling(1, 3, 5))))
     was = Scaling(1, 1)
     assert [(row.symbol, row.code, row.said) for row in told.rows] == [
-        ("~", "routing", f"scaling.max 1 -> 3, scaling.target_in_flight {was.target_in_flight} -> 5")
+        ("~", "scaled", "scaling.max 1 -> 3"),
+        ("~", "routing", f"scaling.target_in_flight {was.target_in_flight} -> 5"),
     ]
     more = plan(story, a_catalog(a_model("ada", replicas=2)))
-    assert [row.said for row in more.rows] == ["scaling.min 1 -> 2"]
+    assert [(row.said, row.why) for row in more.rows] == [
+        ("scaling.min 1 -> 2", "scaling.min 1 -> 2; scaling.max 1 -> 2")
+    ]
 
 
 def test_an_argument_that_is_taken_back_is_not_called_routing() -> None:
@@ -71,3 +80,65 @@ def test_an_argument_that_is_taken_back_is_not_called_routing() -> None:
     assert any(
         "nothing restarts: routing, bounds, or what already runs so" in line for line in plan_lines(told)
     )
+
+
+QUIET: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "protect comes": ({}, {"protect": True}, "protect false -> true"),
+    "protect goes": ({"protect": True}, {}, "protect true -> false"),
+    "aliases": ({}, {"aliases": ("a", "b")}, "aliases none -> a, b"),
+    "fallbacks": ({}, {"fallbacks": ("bob",)}, "fallbacks none -> bob"),
+    "order": (
+        {"profiles": ("small", "big")},
+        {"profiles": ("big", "small")},
+        "profiles small, big -> big, small",
+    ),
+}
+
+
+@pytest.mark.parametrize(("was", "now", "said"), QUIET.values(), ids=QUIET)
+def test_what_changes_no_replica_of_a_model_is_told(
+    was: dict[str, Any], now: dict[str, Any], said: str
+) -> None:
+    """A protection that goes unseen protects nobody: each field of a model has its row."""
+    big, bob = a_profile("big", gpus_per_node=2), a_model("bob")
+    story = Story(a_node("n0"), catalog=a_catalog(a_model("ada", **was), bob, profiles=[big]))
+    story.runs()
+    told = plan(story.after(400), a_catalog(a_model("ada", **now), bob, profiles=[big]))
+    assert [(row.symbol, row.model, row.said) for row in told.rows] == [("~", "ada", said)]
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"drain": 60.5}, "drain 120s -> 60.5s"),
+        ({"start_deadline": 60.0}, "start_deadline 1200s -> 60s"),
+        ({"node_labels": (("rack", "r1"),)}, "node_labels none -> rack=r1"),
+    ],
+)
+def test_what_restarts_nothing_in_a_profile_is_told(changed: dict[str, Any], said: str) -> None:
+    """Told of the model that uses it, and of the profile where none does."""
+    story = served("ada")
+    told = plan(story, a_catalog(a_model("ada"), profiles=[a_profile(**changed)]))
+    assert (told.rows[0].symbol, told.rows[0].model, told.rows[0].said) == ("~", "ada", said)
+    story.desired = Desired(a_catalog(a_model("ada"), profiles=[a_profile("idle")]))
+    told = plan(story, a_catalog(a_model("ada"), profiles=[a_profile("idle", **changed)]))
+    assert [(row.symbol, row.model, row.said) for row in told.rows] == [("~", "profile/idle", said)]
+
+
+def test_a_profile_that_nobody_uses_comes_and_goes_seen() -> None:
+    """It changes no replica, and it is a change of the catalog."""
+    story = served("ada")
+    more = a_catalog(a_model("ada"), profiles=[a_profile("idle")])
+    assert [row.said for row in plan(story, more).rows] == ["new profile, not used yet"]
+    story.desired = Desired(more)
+    gone = plan(story, a_catalog(a_model("ada")))
+    assert [row.said for row in gone.rows] == ["the profile left the catalog; nothing used it"]
+
+
+def test_every_field_has_its_row() -> None:
+    """Whoever adds a field to a model or a profile tells its changes too."""
+    assert {field.name for field in dataclasses.fields(Model)} == {
+        "name", "source", "profiles", "aliases", "fallbacks", "scaling", "protect",
+    }  # fmt: skip
+    quiet = {field for field in RESTARTS_NOTHING if field != "name"}
+    assert quiet == {"start_deadline", "drain", "node_labels"}
