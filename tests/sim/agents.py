@@ -27,7 +27,7 @@ from tests.sim.links import End, Path, Stream
 from tests.sim.machines import Engine, Machine
 from tests.sim.weights import UNIT, Flight, Hands
 
-SHARDS, FAILURES = 64, 4
+SHARDS, FAILURES = 64, 2
 """Bounds of an agent's tables, small enough to be met."""
 
 REPEATED = 16
