@@ -5,6 +5,7 @@ Rules stand in a list; each gives findings, or that there is nothing to say agai
 
 import dataclasses
 import datetime
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
@@ -109,7 +110,7 @@ def _nodes(facts: Facts) -> Iterator[Finding]:
             spoke = f", it spoke {show_seconds(node['seen'])} ago" if node["seen"] is not None else ""
             yield Finding(
                 "wrong", "nodes", f"{node['name']} is {node['state']}{spoke}",
-                f"look at its agent, or llmgw node confirm-lost {node['name']}",
+                f"look at its agent, or llmgw node confirm-lost {shlex.quote(node['name'])}",
             )  # fmt: skip
         for warning in node["warnings"]:
             yield Finding("warning", "nodes", f"{node['name']}: {warning}")

@@ -90,7 +90,9 @@ def command(
     causes it; what it takes of memory, disk and time, and what the estimates are from; then the lowest
     number of ready replicas on the way, and what cannot be placed, why, and what would help.
 
-    What is supposed (--without-node, --with-node, --replace) and what is left out (--only) is said in the plan.
+    What is supposed (--without-node, --with-node, --replace) is said in the plan, and such a plan is not applied.
+    --only is for looking at a long plan: it is made of the whole catalog all the same, has that plan's id, says
+    what it leaves out, and is not saved.
     """
     from llmgw.cli.doing import plan
 

@@ -168,7 +168,10 @@ def _key(row: Row) -> tuple[str, ...]:
 
 
 def only(plan: Plan, patterns: Iterable[str]) -> Plan:
-    """What concerns the models that match; its identity stays that of the whole plan, which says so."""
+    """What concerns the models that match; its identity stays that of the whole plan, which says so.
+
+    How long the whole takes is left out: it is not how long these take.
+    """
     wanted = tuple(patterns)
     models = {row.model for row in (*plan.rows, *plan.alone)} | {each.model for each in plan.service}
     models |= {each.model for each in plan.unplaced}
@@ -184,6 +187,7 @@ def only(plan: Plan, patterns: Iterable[str]) -> Plan:
         service=tuple(each for each in plan.service if each.model in shown),
         unplaced=tuple(each for each in plan.unplaced if each.model in shown),
         alone=tuple(row for row in plan.alone if row.model in shown),
+        seconds=None,
     )
     return dataclasses.replace(kept, suppose=(*plan.suppose, _left_out(plan, shown)))
 

@@ -3,6 +3,7 @@
 The API answers `llmgw why NODE` with it. Pure, from one `View`.
 """
 
+import shlex
 from collections.abc import Iterable, Iterator
 
 from llmgw.kit.text import count
@@ -73,4 +74,4 @@ def _next_of_node(view: View, node: str, name: str) -> str:
     marks = view.desired.marks
     if node in marks.draining or node in marks.cordoned:
         return f"llmgw node uncordon {name}"
-    return f"llmgw node confirm-lost {name}" if view.standings[node] == "Unreachable" else ""
+    return f"llmgw node confirm-lost {shlex.quote(name)}" if view.standings[node] == "Unreachable" else ""

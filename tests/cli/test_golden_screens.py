@@ -23,14 +23,16 @@ def standing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
 @pytest.fixture(scope="module")
 def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     """The fleet whose names attack."""
-    with desk(tmp_path_factory.mktemp("attacked"), recorded.hostile()).open() as found:
+    who = "".join(recorded.HOSTILE)
+    with desk(tmp_path_factory.mktemp("attacked"), recorded.hostile(), who).open() as found:
         yield found
 
 
 @pytest.mark.parametrize(("screen", "mode"), list(screens.every()))
-def test_a_screen_is_what_it_was(screen: str, mode: str, standing: Desk) -> None:
+def test_a_screen_is_what_it_was(screen: str, mode: str, standing: Desk, attacked: Desk) -> None:
     """What changed on a screen is looked at by somebody: `python -m tests.lab screens --write`."""
-    found = screens.drawn(screen, mode, standing.address).text
+    where = attacked if mode == "hostile" else standing
+    found = screens.drawn(screen, mode, where.address).text
     assert found == screens.golden(screen, mode).read_text()
 
 
@@ -44,7 +46,7 @@ def test_the_recorded_fleet_is_read_as_it_was_written() -> None:
 @pytest.mark.parametrize("screen", list(screens.SCREENS))
 def test_hostile_words_do_nothing(screen: str, attacked: Desk) -> None:
     """No control character of a name, a reason or a message reaches a terminal; no line is broken by one."""
-    for mode in ("80", "ascii"):
+    for mode in ("hostile", "ascii"):
         found = screens.drawn(screen, mode, attacked.address)
         if screen in ("plan", "plan-summary", "plan-explain", "status", "replicas", "nodes", "models"):
             assert "bold" in found.out + found.err, "the attack is on this screen"

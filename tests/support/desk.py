@@ -78,8 +78,8 @@ class Desk:
             self._server.server_close()
 
 
-def desk(root: pathlib.Path, found: snapshot.Snapshot | None = None) -> Desk:
-    """A desk over the recorded fleet (or another), as if it had been there all the while."""
+def desk(root: pathlib.Path, found: snapshot.Snapshot | None = None, who: str = "ilker") -> Desk:
+    """A desk over the recorded fleet (or another), as if it had been there all the while; `who` applied."""
     found = found or snapshot.read(recorded.FLEET.read_text(), recorded.FLEET.name)
     given, plane = found.given, Plane(root, timers=found.given.timers)
     plane.clock.at = given.now
@@ -87,7 +87,7 @@ def desk(root: pathlib.Path, found: snapshot.Snapshot | None = None) -> Desk:
     plane.store.add(
         Revision(
             number=given.number, files=dict(found.files), digest=catalog.digest, commit="8c01d77aaaaa",
-            who="ilker", message="bge for search", plan="1b" * 32, at=plane.clock.wall() - datetime.timedelta(hours=2),
+            who=who, message="bge for search" if who == "ilker" else who, plan="1b" * 32, at=plane.clock.wall() - datetime.timedelta(hours=2),
         )
     )  # fmt: skip
     plane.adoption.resume()

@@ -19,8 +19,8 @@ from unittest import mock
 from llmgw.cli import main, output
 from tests.support.recorded import GOLDEN
 
-MODES: Mapping[str, int | None] = {"pipe": None, "80": 80, "100": 100, "ascii": None}
-"""Mode → columns of its terminal."""
+MODES: Mapping[str, int | None] = {"pipe": None, "80": 80, "100": 100, "ascii": None, "hostile": 100}
+"""Mode → columns of its terminal. `hostile` is of the fleet whose names attack, `recorded.hostile`."""
 
 SCREENS: Mapping[str, Sequence[str]] = {
     "plan": ("plan", "next"),
@@ -32,11 +32,16 @@ SCREENS: Mapping[str, Sequence[str]] = {
     "apply": ("apply", "next"),
     "status": ("status",),
     "replicas": ("replicas",),
+    "replicas-wide": ("replicas", "-o", "wide"),
     "nodes": ("nodes",),
     "models": ("models",),
     "events": ("events",),
     "gc": ("gc",),
     "history": ("history",),
+    "history-show": ("history", "show", "7"),
+    "show": ("show", "7"),
+    "doctor": ("doctor",),
+    "version": ("version",),
     "why-model": ("why", "deepseek-v3"),
     "why-paused": ("why", "phi-4"),
     "why-node": ("why", "gpu-b1"),
@@ -45,11 +50,19 @@ SCREENS: Mapping[str, Sequence[str]] = {
 }
 """Screen → command line, run in the golden directory."""
 
+ATTACKED: Mapping[str, Sequence[str]] = {
+    "plan-what-if": ("plan", "next", "--summary", "--without-node", "[bold]", "--with-node", "node.yaml"),
+    "why-node": ("why", "a|b"),
+}
+"""Those that name a node, where nodes have the names that attack."""
+
 _TOLD_BY_CLOCKS = (
     (re.compile(r"catalog [0-9a-f]{7} \(HEAD[^\n]*?\)(?: \+ \d+ uncommitted: [^\n]*?)?(?=   applied|$)", re.MULTILINE), "catalog COMMIT"),
     (re.compile(r"catalog [0-9a-f]{7} &#40;HEAD.*? (.) applied"), r"catalog COMMIT \1 applied"),
     (re.compile(r'"head": "[0-9a-f]*(?:-dirty)?"'), '"head": "COMMIT"'),
     (re.compile(r"^      by        .*\n", re.MULTILINE), ""),
+    (re.compile(r"at 127\.0\.0\.1:\d+, release (\S+), answers in \S+"), r"at SERVER, release \1, answers in TIME"),
+    (re.compile(r"the control plane's is \S+ (?:behind|ahead of) this"), "the control plane's is TIME off this"),
 )  # fmt: skip
 """What depends on the commit that this repository is at."""
 
@@ -78,6 +91,11 @@ class _Terminal(io.TextIOWrapper):
         return True
 
 
+def words(screen: str, mode: str) -> Sequence[str]:
+    """The command line of a screen."""
+    return ATTACKED.get(screen, SCREENS[screen]) if mode == "hostile" else SCREENS[screen]
+
+
 def environment(mode: str, server: str) -> dict[str, str]:
     """What a process of this mode is told."""
     told = {"LLMGW_SERVER": server, "NO_COLOR": "1", "CI": "1"}
@@ -102,7 +120,7 @@ def drawn(screen: str, mode: str, server: str, *more: str, told: Mapping[str, st
         mock.patch("sys.stdin", io.StringIO()),
     ):
         output.plain_forms(os.environ)
-        code = main.run([*SCREENS[screen], *more])
+        code = main.run([*words(screen, mode), *more])
     texts = []
     for stream in streams:
         stream.flush()
@@ -120,4 +138,5 @@ def every() -> Iterator[tuple[str, str]]:
     """(screen, mode) of all of them."""
     for screen in SCREENS:
         for mode in MODES:
-            yield screen, mode
+            if mode != "hostile" or SCREENS[screen][0] != "validate":
+                yield screen, mode
