@@ -219,6 +219,7 @@ class Adoption:
             known=Known(facts, self._measuring.seen if self._measuring is not None else Seen()),
             cluster=self._cluster,
             applied=_in_words(standing, self._clock.wall()) if standing is not None else "",
+            board=loop.memory,
         )
 
     def _guards(self, plan: Plan, catalog: Catalog) -> tuple[Fired, ...]:

@@ -103,6 +103,7 @@ class HandsApi:
                 self._chance,
                 loop.timers,
                 base=number,
+                board=loop.memory,
             )
 
         return _told_apart(plan(True), plan(False), f"{act.verb} {about}")

@@ -90,6 +90,11 @@ class Loop:
         self._news.set()
         return gone
 
+    @property
+    def memory(self) -> Board:
+        """What the passes remember, lent to who plans or looks: never across an await."""
+        return self._board
+
     def view(self) -> View:
         """What there is to see now; by what the passes remember, so that a screen costs what changed."""
         view = look(self.desired, self.fleet, self.ledger, self._clock.now(), self.timers, self._board)

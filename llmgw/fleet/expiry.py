@@ -5,6 +5,7 @@ Two stages, far apart, so that a blip never tears down a serving replica. Called
 """
 
 import dataclasses
+import math
 from typing import Literal
 
 Standing = Literal["Ready", "Unreachable", "Lost", "Unheard"]
@@ -36,6 +37,10 @@ class Timers:
     """A model between its bounds shrinks to the most that was asked for over this long."""
     scale_every: float = 15.0
     mass_share: float = 0.55
+
+    def still(self) -> "Timers":
+        """Under which nothing is given up for silence since a restart, nor for want of requests: a rehearsal's."""
+        return dataclasses.replace(self, lost_grace=math.inf, scale_window=math.inf, scale_every=math.inf)
 
 
 def standing(last_seen: float, now: float, timers: Timers) -> Standing:

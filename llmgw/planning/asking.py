@@ -17,6 +17,7 @@ from llmgw.fleet.node import NodeInfo
 from llmgw.fleet.world import Fleet
 from llmgw.kit.chance import Chance
 from llmgw.kit.text import count
+from llmgw.planning.board import Board
 from llmgw.planning.costs import Known
 from llmgw.planning.desired import Desired
 from llmgw.planning.ledger import Ledger
@@ -30,7 +31,8 @@ Named = tuple[str, ...]
 class Given:
     """What a plan is made of beside the new catalog. `number` is that of the revision which stands.
 
-    `applied` says in words what stands; `age` is how many seconds ago the fleet was looked at.
+    `applied` says in words what stands; `age` is how many seconds ago the fleet was looked at. `board` is
+    the memory of the passes over the fleet, where there is one to lend.
     """
 
     desired: Desired
@@ -43,6 +45,7 @@ class Given:
     cluster: str = ""
     applied: str = ""
     age: float = 0.0
+    board: Board | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -82,6 +85,7 @@ def answer(
             base=given.number,
             command=command,
             known=given.known,
+            board=given.board,
         )
 
     plan = planned(new)

@@ -9,6 +9,7 @@ import contextlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain
 
+from llmgw.catalog.model import Catalog
 from llmgw.fleet.expiry import Timers
 from llmgw.fleet.replica import Replica
 from llmgw.fleet.routes import Endpoint
@@ -36,9 +37,8 @@ class Board:
     are in `joined`. `cordoned` says why a node takes nothing new: people's marks and quarantine.
     """
 
-    def __init__(self, wants: Wants | None = None) -> None:
-        """`wants` spares working them out where somebody else has, for the same catalog."""
-        self._given = wants
+    def __init__(self) -> None:
+        self._known: tuple[Wants, ...] = ()
         self._forget()
 
     def _forget(self) -> None:
@@ -80,7 +80,10 @@ class Board:
 
     def look(self, desired: Desired, fleet: Fleet, ledger: Ledger, now: float, timers: Timers) -> Standings:
         """Take in everything that changed since the last pass; who is there now."""
-        if not self._sound or timers != self._timers:
+        if timers != self._timers:
+            self._sound &= timers.still() == self._timers.still()
+            self._stood = ()
+        if not self._sound:
             self._forget()
         self._sound, self._timers = False, timers
         waited = self.standings is not None and bool(self.standings.unheard)
@@ -211,7 +214,7 @@ class Board:
             )
 
         if self.moved:
-            roll.passed(now)
+            roll.passed(now, timers)
             other |= {name for name in roll.hanging if derived(name) != roll.replicas[name]}
         self.touched |= other
         for name in sorted(other):
@@ -233,19 +236,31 @@ class Board:
 
     def _adopt(self, desired: Desired) -> None:
         """The catalog that stands now; every model's need is stale if it is another one."""
-        catalog = desired.catalog
+        catalog, before = desired.catalog, self.wants
         if desired.sizes != self._sizes:
             self.needs.searches.clear()
             self._sizes = desired.sizes
-        if catalog is (self.wants.catalog if self.wants is not None else None):
+        if catalog is (before.catalog if before is not None else None):
             return
-        self._all_stale()
-        self.needs.searches.clear()
-        given = self._given if self._given is not None and self._given.catalog is catalog else None
-        self.wants = None if catalog is None else given or Wants(catalog)
+        self.wants = None if catalog is None else self._worked_out(catalog)
         self.stock.label_keys(self.wants.label_keys if self.wants is not None else frozenset())
-        self._pressure = None
-        self._all_stale()
+        self._pressure, self.moved = None, True
+        if before is None or self.wants is None:
+            self.needs.searches.clear()
+            self._all_stale()
+            return
+        for name in changed(before.models, self.wants.models):
+            self.needs.searches.pop(name, None)
+            self.stale.add(name)
+
+    def _worked_out(self, catalog: Catalog) -> Wants:
+        """What the catalog asks for; the last two are kept, for a plan looks from one to the other."""
+        for known in self._known:
+            if known.catalog is catalog:
+                return known
+        new = Wants(catalog, self.wants or next(iter(self._known), None))
+        self._known = (new, *self._known[:1])
+        return new
 
     def _all_stale(self) -> None:
         self.stale.update(

@@ -107,6 +107,8 @@ def _outage(plan: Plan, old: Catalog | None, new: Catalog) -> Iterator[Fired]:
         ready = service[was].now if was in service else 0
         if not ready or not (new.models[is_now].scaling.min or service[is_now].after):
             continue
+        if is_now in service and service[is_now].lowest:
+            continue
         if any(model in service and service[model].lowest for model in _chain(new, is_now)):
             continue
         moved = "" if was == is_now else f"; it moves from {was} to {is_now}"

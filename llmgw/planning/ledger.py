@@ -56,7 +56,9 @@ class Gap:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Scale:
-    """Replicas that an elastic model should have. Since `since` fewer were asked for, `most` at the busiest."""
+    """Replicas that an elastic model should have. Since `since` fewer were asked for, `most` at the busiest;
+    `since` is infinite while no fewer are.
+    """
 
     count: int
     since: float

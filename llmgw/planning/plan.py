@@ -103,16 +103,20 @@ def make_plan(
     base: int,
     command: Command = lambda _: (),
     known: Known | None = None,
+    board: Board | None = None,
 ) -> Plan:
     """The plan from what is adopted (`old`) to `new`, whose catalog must not be None.
 
     `command` gives the command line of a shard; planning itself knows no engine. `known` is what was
-    read and measured beside the fleet.
+    read and measured beside the fleet. `board` is lent as for `rehearse`.
     """
     if new.catalog is None:
         raise ValueError("a plan needs a catalog")
-    looked = look(new, fleet, ledger, now, timers)
-    played = rehearse(new, fleet, ledger, now, chance, timers, wants=looked.board.wants)
+    board = Board() if board is None else board
+    looked = look(new, fleet, ledger, now, timers, board)
+    board.rest(acted=False)
+    alone = left_alone(looked)
+    played = rehearse(new, fleet, ledger, now, chance, timers, board=board)
     changed = diff.changes(old.catalog, new.catalog)
     known = known or Known()
     told = Telling(fleet, changed, command, known, new.marks.draining, looked.lost)
@@ -127,7 +131,7 @@ def make_plan(
         unplaced=_unplaced(played, new, changed, known, looked),
         alarms=(*played.alarms, *notes(rows, new.catalog)),
         catalog_digest=new.catalog.digest,
-        alone=left_alone(looked),
+        alone=alone,
         seconds=duration(rows, played),
         observed=_observed(looked),
     )
@@ -156,8 +160,7 @@ def _unplaced(
     """What found no place, with reasons, and for the first few what would help."""
     if not played.unplaced or new.catalog is None:
         return ()
-    board = Board(looked.board.wants)
-    view = look(new, played.fleet, played.ledger, looked.now, looked.timers, board)
+    view = look(new, played.fleet, played.ledger, looked.now, looked.timers, looked.board)
     found: list[NotPlaced] = []
     told = _named(played)
     for item in played.unplaced:
@@ -176,6 +179,7 @@ def _unplaced(
                 would_fit=ways,
             )
         )
+    view.board.rest(acted=False)
     return tuple(found)
 
 

@@ -7,7 +7,7 @@ lowest number of ready replicas on the way.
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from llmgw.fleet import events
 from llmgw.fleet.expiry import Timers
@@ -15,13 +15,12 @@ from llmgw.fleet.node import CachedWeights, NodeInfo
 from llmgw.fleet.shard import ShardKey, ShardSpec, ShardStatus, State
 from llmgw.fleet.world import Fleet
 from llmgw.kit.chance import Chance
-from llmgw.planning.actions import Action, Assign, Start, Stop
+from llmgw.planning.actions import Action, Assign, Drain, Start, Stop
 from llmgw.planning.board import Board
 from llmgw.planning.desired import Desired
 from llmgw.planning.ledger import Ledger
 from llmgw.planning.needs import Unplaced
 from llmgw.planning.settle import Settled, settle
-from llmgw.planning.wants import Wants
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -61,32 +60,35 @@ def rehearse(
     chance: Chance,
     timers: Timers,
     *,
-    wants: Wants | None = None,
+    board: Board | None = None,
 ) -> Rehearsal:
     """Run forward until nothing is left to do. Raises nothing: what cannot be placed is in `unplaced`.
 
-    `wants` spares working out what the catalog asks for, where that is known.
+    `board` is the memory of the passes over this fleet, lent: it makes a rehearsal cost what it changes.
     """
-    stage = _Stage(desired, fleet, ledger, now, chance, timers)
-    stage.board = Board(wants)
-    return stage.run()
+    return _Stage(desired, fleet, ledger, now, chance, timers, Board() if board is None else board).run()
 
 
 class _Stage:
     """The copy of the fleet, and what was played on it. Lives for one rehearsal."""
 
     def __init__(
-        self, desired: Desired, fleet: Fleet, ledger: Ledger, now: float, chance: Chance, timers: Timers
+        self,
+        desired: Desired,
+        fleet: Fleet,
+        ledger: Ledger,
+        now: float,
+        chance: Chance,
+        timers: Timers,
+        board: Board,
     ) -> None:
         self.desired, self.ledger, self.now, self.chance = desired, ledger, now, chance
         # Who has not spoken stays unheard: only the places to wait for move with time.
         # Nobody's requests are rehearsed: what they ask for by now stays.
-        self.timers = dataclasses.replace(
-            timers, lost_grace=math.inf, scale_window=math.inf, scale_every=math.inf
-        )
+        self.timers = timers.still()
         self.ready_nodes = {name for name in fleet.nodes if fleet.standing(name, now, timers) == "Ready"}
-        self.fleet = self._heartbeats(fleet, 0.0)
-        self.board = Board()
+        self.fleet = self._heartbeats(fleet, fleet.nodes)
+        self.board = board
         self.steps: list[Step] = []
         self.began, self.turn = now, 0
 
@@ -94,12 +96,13 @@ class _Stage:
         self._finish_what_is_under_way()
         first = self._settle()
         before = _ready(self.ledger) if self.ledger.routes.endpoints else _ready(first.ledger)
-        lowest = dict(before)
+        lowest, after, table = before, before, self.ledger.routes.endpoints
         settled, quiet_since = first, self.now
         while True:
             self._take(settled)
-            for model, count in _ready_of(self.fleet, self.ledger).items():
-                lowest[model] = min(lowest.get(model, 0), count)
+            if settled.ledger.routes.endpoints is not table:
+                table, after = settled.ledger.routes.endpoints, _ready(settled.ledger)
+                lowest = {model: min(count, after.get(model, 0)) for model, count in lowest.items()}
             if settled.actions:
                 quiet_since = self.now
             elif settled.wake_at is None or settled.wake_at > quiet_since + self._patience():
@@ -107,7 +110,6 @@ class _Stage:
             else:
                 self._pass_time(settled.wake_at)
             settled = self._settle()
-        after = _ready_of(self.fleet, self.ledger)
         return Rehearsal(
             steps=tuple(self.steps),
             before=before,
@@ -129,11 +131,15 @@ class _Stage:
                 continue
             if status.state == "stopping" or shard.ordered == "stop":
                 said.setdefault(node, []).append(dataclasses.replace(status, state="gone"))
-            elif status.state in ("starting", "started") or shard.ordered == "start":
+            elif status.state in ("starting", "started") or (
+                shard.ordered == "start" and status.state != "ready"
+            ):
                 said.setdefault(node, []).append(self._reports(key, "ready")[1])
             elif status.state in ("assigned", "fetching"):
                 arriving.setdefault(node, []).append(shard.spec)
                 said.setdefault(node, []).append(dataclasses.replace(status, state="held"))
+            elif key[0] in self.ledger.drains and not status.idle:
+                said.setdefault(node, []).append(dataclasses.replace(status, idle=True))
         self._hear(said, arriving)
 
     def _hear(self, said: Mapping[str, list[ShardStatus]], arriving: Mapping[str, list[ShardSpec]]) -> None:
@@ -144,7 +150,7 @@ class _Stage:
             )
             for node in said
         ]
-        self.fleet = self._heartbeats(self.fleet.after(reports, self.now), 0.0)
+        self.fleet = self._heartbeats(self.fleet.after(reports, self.now), said)
 
     def _settle(self) -> Settled:
         return settle(self.desired, self.fleet, self.ledger, self.now, self.chance, self.timers, self.board)
@@ -166,7 +172,7 @@ class _Stage:
                 said.setdefault(node, []).append(status)
         self._hear(said, arriving)
         seen = [events.GatewaySeen(name, self.ledger.routes.version) for name in self.fleet.gateways]
-        self.fleet = self._heartbeats(self.fleet.after(seen, self.now), 0.0)
+        self.fleet = self.fleet.after(seen, self.now)
 
     def _fetch(self, action: Action, held: set[tuple[str, str]]) -> int | None:
         """Bytes that a new shard has to fetch; `held` are (node, cache name) that another one fetches."""
@@ -195,6 +201,9 @@ class _Stage:
                 yield spec.node, ShardStatus(*spec.key, "held")
             case Start(key=key) if key in self.fleet.shards:
                 yield self._reports(key, "ready")
+            case Drain(replica=replica):
+                for shard in self.board.roll.replicas[replica].present:
+                    yield self._reports(shard.spec.key, shard.status.state)
             case Stop(key=key) if key in self.fleet.shards:
                 yield self._reports(key, "stopping")
                 yield self._reports(key, "gone")
@@ -217,17 +226,16 @@ class _Stage:
 
     def _pass_time(self, until: float) -> None:
         passed, self.now = until - self.now, until
-        self.fleet = self._heartbeats(self.fleet, passed)
+        self.fleet = self._heartbeats(self.fleet, self.fleet.nodes.keys() - self.ready_nodes, passed)
 
-    def _heartbeats(self, fleet: Fleet, passed: float) -> Fleet:
-        nodes = {
-            name: dataclasses.replace(
-                node,
-                last_seen=math.inf if name in self.ready_nodes else node.last_seen + passed,
-                connected=True,
-            )
-            for name, node in fleet.nodes.items()
-        }
+    def _heartbeats(self, fleet: Fleet, names: Collection[str], passed: float = 0.0) -> Fleet:
+        """The Ready ones of these nodes go on being heard; the silence of the others is as long as it was."""
+        if not names:
+            return fleet
+        nodes = dict(fleet.nodes)
+        for name in names:
+            last_seen = math.inf if name in self.ready_nodes else nodes[name].last_seen + passed
+            nodes[name] = dataclasses.replace(nodes[name], last_seen=last_seen, connected=True)
         return dataclasses.replace(fleet, nodes=nodes)
 
     def _patience(self) -> float:
@@ -241,17 +249,4 @@ def _ready(ledger: Ledger) -> dict[str, int]:
     counts: dict[str, int] = {}
     for endpoint in ledger.routes.endpoints:
         counts[endpoint.model] = counts.get(endpoint.model, 0) + (not endpoint.draining)
-    return counts
-
-
-def _ready_of(fleet: Fleet, ledger: Ledger) -> dict[str, int]:
-    """Ready replicas after what was just done: routed ones whose shards are still there, and new ones."""
-    counts = dict.fromkeys(_ready(ledger), 0)
-    ranks: dict[str, int] = {}
-    for (replica, _), shard in fleet.shards.items():
-        spec = shard.spec
-        counts.setdefault(spec.model, 0)
-        if shard.status.state == "ready" and replica not in ledger.drains:
-            ranks[replica] = ranks.get(replica, 0) + 1
-            counts[spec.model] += ranks[replica] == len(spec.peers)
     return counts

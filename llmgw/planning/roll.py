@@ -4,6 +4,7 @@ Kept by `planning.board`, which says when a replica has to be derived again.
 """
 
 import bisect
+import math
 from collections.abc import Callable, Mapping
 
 from llmgw.fleet.expiry import Standing, Timers
@@ -25,6 +26,7 @@ class Roll:
         self.coming: set[str] = set()
         self.hanging: set[str] = set()
         self.timed: dict[str, tuple[float, ...]] = {}
+        self._clock = -math.inf
 
     def known(self, key: ShardKey) -> ShardSpec | None:
         """What this shard was when its replica was last derived."""
@@ -70,10 +72,15 @@ class Roll:
         if instants := _orders_due(new, now, timers):
             self.timed[name] = instants
 
-    def passed(self, now: float) -> None:
-        """Forget the instants that are over."""
-        for name in [name for name, instants in self.timed.items() if max(instants) <= now]:
-            del self.timed[name]
+    def passed(self, now: float, timers: Timers) -> None:
+        """Forget the instants that are over. After a rehearsal, whose clock ran ahead, some are to come again."""
+        if now < self._clock:
+            due = ((name, _orders_due(replica, now, timers)) for name, replica in self.replicas.items())
+            self.timed = {name: instants for name, instants in due if instants}
+        else:
+            for name in [name for name, instants in self.timed.items() if max(instants) <= now]:
+                del self.timed[name]
+        self._clock = now
 
     def _drop(self, name: str, model: str | None) -> None:
         for group in (self.ending, self.coming, self.hanging):

@@ -80,9 +80,7 @@ def replica_rows(played: Rehearsal, told: Telling) -> list[Row]:
     rows: list[Row] = []
     shown: set[str] = set()
     created: dict[str, list[Step]] = {}
-    there: dict[str, list[ShardSpec]] = {}
-    for _, shard in sorted(told.fleet.shards.items()):
-        there.setdefault(shard.spec.replica, []).append(shard.spec)
+    there = _there(played, told)
     for step in played.steps:
         if isinstance(step.action, Assign):
             created.setdefault(step.action.spec.replica, []).append(step)
@@ -97,6 +95,19 @@ def replica_rows(played: Rehearsal, told: Telling) -> list[Row]:
                 rows.append(_stop(there[replica], told, because, step.turn))
                 shown.add(replica)
     return _moved(_paired(rows, told), there, told)
+
+
+def _there(played: Rehearsal, told: Telling) -> dict[str, list[ShardSpec]]:
+    """The replicas of now that are stopped, or have a rank on a node that is lost; each in rank order."""
+    named = {step.action.replica for step in played.steps if isinstance(step.action, Drain)}
+    named |= {step.action.key[0] for step in played.steps if isinstance(step.action, Stop)}
+    specs = [shard.spec for shard in told.fleet.shards.values()]
+    if told.lost:
+        named |= {spec.replica for spec in specs if spec.node in told.lost}
+    there: dict[str, list[ShardSpec]] = {}
+    for spec in sorted((spec for spec in specs if spec.replica in named), key=lambda spec: spec.key):
+        there.setdefault(spec.replica, []).append(spec)
+    return there
 
 
 def _create(steps: list[Step], told: Telling, because: str) -> Row:

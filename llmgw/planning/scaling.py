@@ -8,6 +8,7 @@ import dataclasses
 import math
 from collections import Counter
 from collections.abc import Mapping
+from operator import is_not
 
 from llmgw.catalog.model import Model
 from llmgw.planning.ledger import Ledger, Scale
@@ -35,27 +36,33 @@ def rescale(view: View) -> Ledger:
     if not board.moved and ledger.scales is board.scales and ledger.scales.keys() == elastic.keys():
         return ledger
     loads = _loads(view)
-    scales = {name: _scale(view, model, loads) for name, model in elastic.items()}
-    return ledger if scales == ledger.scales else dataclasses.replace(ledger, scales=scales)
+    known = ledger.scales
+    scales = {name: _scale(view, model, known.get(name), loads) for name, model in elastic.items()}
+    same = scales.keys() == known.keys() and not any(map(is_not, scales.values(), map(known.get, scales)))
+    return ledger if same else dataclasses.replace(ledger, scales=scales)
 
 
-def _scale(view: View, model: Model, loads: Mapping[str, int] | None) -> Scale:
-    bounds, old = model.scaling, view.ledger.scales.get(model.name)
+def _scale(view: View, model: Model, old: Scale | None, loads: Mapping[str, int] | None) -> Scale:
+    """The next count; the very `old` where nothing of it changed."""
+    bounds = model.scaling
     if old is None:
         # After a restart what is there stays until signals say otherwise.
         there = sum(r.phase not in ("Failed", "Lost") for r in view.of_model(model.name))
-        old = Scale(max(bounds.min, min(there, bounds.max)), view.now, 0)
+        old = Scale(max(bounds.min, min(there, bounds.max)), math.inf, 0)
     count = max(bounds.min, min(old.count, bounds.max))
-    if loads is None:
-        return Scale(count, view.now, 0)
-    asked = math.ceil(loads.get(model.name, 0) / bounds.target_in_flight)
-    asked = max(bounds.min, min(asked, bounds.max))
+    load = loads.get(model.name, 0) if loads is not None else None
+    asked = (
+        count if load is None else max(bounds.min, min(math.ceil(load / bounds.target_in_flight), bounds.max))
+    )
     if asked >= count:
-        return Scale(asked, view.now, 0)
-    most = min(max(asked, old.most), count)
-    if view.now >= old.since + view.timers.scale_window:
-        return Scale(most, view.now, 0 if asked == most else asked)
-    return Scale(count, old.since, most)
+        new = Scale(asked, math.inf, 0)
+    else:
+        since = min(old.since, view.now)
+        most = min(max(asked, old.most), count)
+        new = Scale(count, since, most)
+        if view.now >= since + view.timers.scale_window:
+            new = Scale(most, view.now, asked) if asked < most else Scale(most, math.inf, 0)
+    return old if new == old else new
 
 
 def _loads(view: View) -> Mapping[str, int] | None:

@@ -1,11 +1,13 @@
 """What passes remember makes them faster and never different."""
 
 import dataclasses
+import random
 from collections.abc import Iterable
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from llmgw.catalog.model import Catalog
 from llmgw.fleet import events
 from llmgw.fleet.shard import ShardStatus
 from llmgw.fleet.world import Fleet
@@ -17,6 +19,7 @@ from llmgw.planning.changes import changed
 from llmgw.planning.desired import Desired
 from llmgw.planning.ledger import Ledger
 from llmgw.planning.reconcile import reconcile
+from llmgw.planning.rehearse import Rehearsal, rehearse
 from llmgw.planning.settle import Settled, settle
 from llmgw.planning.view import look
 from tests.planning.fleets import NOW, big
@@ -24,6 +27,7 @@ from tests.planning.history import TIMERS, Day
 from tests.planning.story import Story, a_catalog, a_model, a_node, a_profile
 
 DAYS, STEPS = 60, 40
+REHEARSED = 40
 
 
 def forgetful(desired: Desired, fleet: Fleet, ledger: Ledger, now: float, chance: Chance) -> Settled:
@@ -101,6 +105,56 @@ def test_screens_may_look_between_passes() -> None:
             done = settle(*asked[:4], one, TIMERS, board)
             assert done == forgetful(*asked[:4], other)
             day.fleet, day.ledger = done.fleet, done.ledger
+
+
+def test_a_rehearsal_with_a_lent_memory_is_the_one_from_nothing() -> None:
+    """Its transcript is the same, and so is every pass that follows over the fleet as it truly is."""
+    steps = 0
+    for seed in range(REHEARSED):
+        day, board = Day(seed), Board()
+        one, other, chance = seeded(seed), seeded(seed), random.Random(seed)
+        for step in range(12):
+            day.happens()
+            catalog = day.desired.catalog
+            wanted = dataclasses.replace(day.desired, catalog=catalog and edited(catalog, chance))
+            asked = (wanted, day.fleet, day.ledger, day.now)
+            lent = rehearse(*asked, seeded(step), TIMERS, board=board)
+            alone = rehearse(*asked, seeded(step), TIMERS)
+            for field in dataclasses.fields(Rehearsal):
+                told, expected = getattr(lent, field.name), getattr(alone, field.name)
+                assert told == expected, f"day {seed}, step {step}: {field.name}"
+            steps += len(lent.steps)
+            adopted = wanted if chance.random() < 0.5 else day.desired
+            day.desired = adopted
+            done = settle(adopted, day.fleet, day.ledger, day.now, one, TIMERS, board)
+            assert done == forgetful(adopted, day.fleet, day.ledger, day.now, other)
+            day.fleet, day.ledger = done.fleet, done.ledger
+    assert steps > 10 * REHEARSED
+
+
+def edited(catalog: Catalog, chance: random.Random) -> Catalog:
+    """The catalog with one model other than it was, or gone; everything else is the same values."""
+    models, profiles = dict(catalog.models), dict(catalog.profiles)
+    if not models:
+        return catalog
+    name = chance.choice(sorted(models))
+    model = models[name]
+    match chance.randrange(4):
+        case 0 if len(models) > 1:
+            models = {
+                each: dataclasses.replace(m, fallbacks=()) for each, m in models.items() if each != name
+            }
+        case 1:
+            more = dataclasses.replace(model.scaling, min=model.scaling.min + 1, max=model.scaling.max + 1)
+            models[name] = dataclasses.replace(model, scaling=more)
+        case 2:
+            first = model.profiles[0]
+            profiles[first] = dataclasses.replace(profiles[first], args=(("seed", chance.randrange(99)),))
+        case _:
+            models[name] = dataclasses.replace(model, aliases=("other",))
+    new = Catalog(models, profiles)
+    new.remember(catalog)
+    return new
 
 
 def test_a_pass_that_broke_off_leaves_nothing_behind() -> None:

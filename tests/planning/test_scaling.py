@@ -58,8 +58,8 @@ def test_fewer_requests_for_long_leave_what_they_needed() -> None:
     """After a window of quiet the count falls to the busiest moment of it, then further, by drains."""
     story = elastic().asks(40)
     story.runs()
-    story.asks(12).after(100).decides()
-    story.asks(0).after(201)
+    story.asks(12).after(1).decides()
+    story.asks(0).after(301)
     assert kinds(story.runs()).count("drain") == 2
     assert len(story.ready()) == 2
     story.after(301).runs()
@@ -81,7 +81,8 @@ def test_zero_is_left_when_somebody_asks() -> None:
     story = elastic(0, 2)
     assert story.asks(0).runs() == []
     assert len([a for a in story.asks(1).runs() if isinstance(a, Assign)]) == 1
-    story.asks(0).after(301).runs()
+    story.asks(0).after(1).runs()
+    story.after(301).runs()
     assert story.ready() == []
 
 
