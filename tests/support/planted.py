@@ -7,14 +7,16 @@ the product has no switch for it.
 
 import copy
 import dataclasses
+import pathlib
 import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 from unittest import mock
 
-from llmgw.agent import adopt
+from llmgw.agent import adopt, logs
 from llmgw.agent.adopt import Decision
+from llmgw.agent.launcher import Launcher
 from llmgw.agent.process import Leader
 from llmgw.agent.supervisor import Supervisor
 from llmgw.cli.main import run
@@ -56,6 +58,27 @@ def _ends_with_its_agent(right: Any) -> Any:
         return said
 
     return adopted
+
+
+def _copies_and_truncates(_: Any) -> Any:
+    """A log is bounded by copying its end aside and writing it back."""
+
+    def trim(path: pathlib.Path, keep: int) -> None:
+        size = path.stat().st_size if path.exists() else 0
+        if size > keep:
+            with path.open("r+b") as file:
+                file.seek(size - keep)
+                end = file.read()
+                file.truncate(0)
+                file.seek(0)
+                file.write(end)
+
+    return trim
+
+
+def _forgets_intents(_: Any) -> Any:
+    """What is about to be launched is written down afterwards only."""
+    return lambda *_: None
 
 
 def _keeps_orphans(_: Any) -> Any:
@@ -139,6 +162,8 @@ BUGS: Mapping[str, Bug] = {
     "adopts-nothing": Bug(adopt, "decide", _adopts_nothing),
     "counts-everything": Bug(Draft, "_registered", _counts_everything),
     "ends-unheard": Bug(Supervisor, "adopt", _ends_with_its_agent),
+    "copies-and-truncates": Bug(logs, "trim", _copies_and_truncates),
+    "forgets-intents": Bug(Launcher, "_intend", _forgets_intents),
     "keeps-orphans": Bug(Supervisor, "heard", _keeps_orphans),
     "same-node-twice": Bug(Peers, "_living_rival", _admits_twins),
     "never-gives-way": Bug(Loop, "fence", _never_gives_way),
