@@ -212,7 +212,8 @@ class Gateway:
 
     def send_home(self) -> None:
         """Whoever could ask for more replicas goes away; the others go on."""
-        self._home = self.desk.home = True
+        self._home = True
+        self.desk.go_home()
         self.waiting.clear()
         for request in self.requests:
             if self._world.elastic(request.replica.rpartition("/")[0]):

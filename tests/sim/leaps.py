@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from llmgw.fleet.world import Fleet, Gateway, Node
 from llmgw.planning import scaling
 from llmgw.planning.board import Board
+from llmgw.planning.ledger import Scale
 from llmgw.planning.standings import stand
 from llmgw.planning.view import View
 from llmgw.planning.wake import wake_at
@@ -168,6 +169,11 @@ def _scales_move(view: View) -> bool:
     if view.board.wants is None or not view.board.wants.elastic:
         return False
     old, new = view.ledger.scales, scaling.rescale(view).scales
-    return {name: (scale.count, scale.most) for name, scale in old.items()} != {
-        name: (scale.count, scale.most) for name, scale in new.items()
+    return {name: _told(scale) for name, scale in old.items()} != {
+        name: _told(scale) for name, scale in new.items()
     }
+
+
+def _told(scale: Scale) -> tuple[int, int, bool]:
+    """What a count hangs on: a window that has begun goes on by itself."""
+    return scale.count, scale.most, scale.since < math.inf

@@ -208,6 +208,14 @@ class Requests:
         self._metrics, self._access = Metrics(), _Unlogged(lambda _: None)
         self._waiting = Waiting(Patience(), news=lambda: None)
         self._number = 0
+        self._open: list[tuple[Caller, Exchange]] = []
+
+    def go_home(self) -> None:
+        """Nobody comes any more, and whoever waits goes away."""
+        self.home = True
+        for caller, exchange in self._open:
+            _leave(caller, exchange)
+        self._open.clear()
 
     def start(self) -> None:
         """Let clients come."""
@@ -282,15 +290,15 @@ class Requests:
         exchange.start()
         if caller.over:
             return
+        self._open = [(other, its) for other, its in self._open if not other.over]
+        self._open.append((caller, exchange))
 
         def deadline() -> None:
             if not caller.over:
                 exchange.sweep(self._clock.now)
 
         def leaves() -> None:
-            if not caller.over:
-                caller.over = True
-                exchange.client_left()
+            _leave(caller, exchange)
 
         def ended() -> None:
             require(caller.over, "S22", f"a request for {asked} has no end after {LONGEST:g}s")
@@ -299,3 +307,9 @@ class Requests:
         self._clock.steadily(LONGEST, ended, self._life)
         if self._chance.random() < 0.1:
             self._clock.steadily(self._chance.uniform(0.1, 9.0), leaves, self._life)
+
+
+def _leave(caller: Caller, exchange: Exchange) -> None:
+    if not caller.over:
+        caller.over = True
+        exchange.client_left()
