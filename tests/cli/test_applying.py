@@ -14,6 +14,7 @@ from llmgw.cli.doing.history import history_lines
 from llmgw.cli.exits import Exit
 from llmgw.cli.following import Followed, follow
 from llmgw.cli.live import Plain, region
+from llmgw.cli.main import run as llmgw
 from llmgw.cli.moving import MOST, Estimates, failure_hint, moving, worth_a_line
 from llmgw.cli.saved import load, save
 from llmgw.cli.uploads import upload_of
@@ -24,7 +25,9 @@ from llmgw.planning.plan import Plan, Service, digest_of
 from llmgw.planning.rows import Row
 from llmgw.planning.screen import ReplicaRow
 from tests.control.plane import files
+from tests.control.repository import Repository
 from tests.lab.guards import catalog
+from tests.support import recorded
 from tests.support.loopback import Loopback
 
 
@@ -230,6 +233,51 @@ def test_rollback_and_attach(lab: Loopback) -> None:
     assert over.code == Exit.DONE
     assert "rank 0 ready" in over.err
     assert lab.cli("rollback", "3", "--yes").err.startswith("revision 3 stands already: nothing to apply")
+
+
+def test_a_plan_that_supposes_is_saved_to_be_looked_at(lab: Loopback, tmp_path: pathlib.Path) -> None:
+    """What is not so is not applied, from a file neither; a part of a plan is not saved at all."""
+    root, path = lab.write(catalog("b")), tmp_path / "plan.json"
+    node = tmp_path / "node.yaml"
+    node.write_text((recorded.GOLDEN / "node.yaml").read_text())
+    before = lab.client.get("/v1/status")["revision"]
+    for option in (("--without-node", "n0"), ("--with-node", str(node)), ("--replace", "a")):
+        made = lab.cli("plan", str(root), *option, "--save", str(path))
+        assert made.code == Exit.DONE, made
+        refused = lab.cli("apply", "--plan", str(path), "--allow-mass-stop", "1")
+        assert (refused.code, "it supposes what is not so" in refused.err) == (Exit.FAILED, True)
+    path.unlink()
+    assert lab.cli("plan", str(root), "--only", "b", "--save", str(path)).code == Exit.USAGE
+    assert not path.exists()
+    assert lab.client.get("/v1/status")["revision"] == before
+
+
+def test_a_plan_of_a_snapshot_or_of_a_merge_is_applied_as_it_was_saved(
+    lab: Loopback, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Against an export it is the plan of that fleet; of a merge its bytes are those of the merge, in no directory."""
+    fleet, path = tmp_path / "fleet.json", tmp_path / "plan.json"
+    exported = lab.cli("fleet", "export")
+    fleet.write_text(exported.out)
+    root = lab.write(catalog("a", "c", a="aliases: [chat]\n"))
+    ran = llmgw(["plan", str(root), "--fleet", str(fleet), "--save", str(path)])
+    assert ran == Exit.DONE
+    assert lab.cli("apply", "--plan", str(path)).code == Exit.DONE
+    assert [row["model"] for row in lab.client.get("/v1/models")] == ["a", "c"]
+
+    repository = Repository(tmp_path / "repository")
+    repository.commit(dict(catalog("a", "c", a="aliases: [chat]\n")), "what stands")
+    repository.git("checkout", "--quiet", "-b", "mine")
+    repository.commit({"d.yaml": catalog("d")["d.yaml"]}, "mine")
+    repository.git("checkout", "--quiet", "main")
+    repository.commit({"e.yaml": catalog("e")["e.yaml"]}, "theirs")
+    repository.git("checkout", "--quiet", "mine")
+    monkeypatch.chdir(repository.root)
+    made = lab.cli("plan", "--base", "main", "--save", str(path))
+    assert made.code == Exit.DONE, made
+    done = lab.cli("apply", "--plan", str(path))
+    assert done.code == Exit.DONE, done
+    assert [row["model"] for row in lab.client.get("/v1/models")] == ["a", "c", "d", "e"]
 
 
 @pytest.mark.parametrize(
