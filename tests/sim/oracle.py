@@ -344,6 +344,9 @@ class Oracle:
             return
         head = self._world.engine((drain.replica, 0))
         assert head is not None
+        told = [control.fleet.shards.get((drain.replica, peer.rank)) for peer in head.spec.peers]
+        if any(shard is None or shard.state != "ready" for shard in told):
+            return  # what is only coming up, as far as anybody said, goes first
         since = self._up(control, head.spec.model)
         younger = [
             name
