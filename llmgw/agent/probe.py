@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from llmgw.engines.base import Adapter
 from llmgw.engines.registry import ADAPTERS
 from llmgw.fleet.node import InstalledEngine
+from llmgw.kit.children import environment
 
 ASKED_WITHIN = 5.0
 """Seconds that an interpreter may take; registration waits for them, once."""
@@ -64,6 +65,7 @@ def imports(interpreter: pathlib.Path, module: str, within: float = ASKED_WITHIN
             stderr=subprocess.DEVNULL,
             timeout=within,
             check=False,
+            env=environment(),
         )
     except (OSError, subprocess.TimeoutExpired):
         return False

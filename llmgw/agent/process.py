@@ -17,14 +17,14 @@ from llmgw.agent import marks, procfs
 from llmgw.agent.kernel import LINUX, Kernel, live
 from llmgw.agent.marks import Identity
 from llmgw.engines.base import CommandLine
+from llmgw.kit import children
 
 _SCRUBBED = re.compile(
     r"VLLM_|SGLANG_|SGL_|LLAMA_ARG_|LLAMA_API_KEY|LD_PRELOAD|LD_AUDIT|PYTHON|VIRTUAL_ENV|LLMGW_"
     r"|CUDA_VISIBLE_DEVICES|CUDA_DEVICE_ORDER|NVIDIA_VISIBLE_DEVICES|RAY_"
     r"|NOTIFY_SOCKET|LISTEN_|WATCHDOG_|INVOCATION_ID|JOURNAL_STREAM"
-    r"|\w*(TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|API_KEY|ACCESS_KEY)"
 )
-"""What an engine must not inherit: flags in disguise, foreign code, another supervisor's handles, secrets."""
+"""What an engine must not inherit beside secrets: flags in disguise, foreign code, another supervisor's handles."""
 _ENTER = f'echo 0 >"$0"; export {marks.LEADER}=$$; exec "$@"'
 """The shell that becomes the engine after it moved itself into the group and wrote its pid: same pid, no window."""
 
@@ -171,6 +171,6 @@ def environment(
     inherited: Mapping[str, str], line: CommandLine, mark: Mapping[str, str], gpus: tuple[str, ...]
 ) -> dict[str, str]:
     """What the engine sees: what we inherited without what is not its business, its own, its GPUs, our mark."""
-    kept = {name: value for name, value in inherited.items() if not _SCRUBBED.match(name)}
+    kept = {n: value for n, value in children.environment(inherited).items() if not _SCRUBBED.match(n)}
     cards = {marks.CARDS: ",".join(gpus), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"} if gpus else {}
     return {**kept, **dict(line.env), **cards, **mark}

@@ -11,18 +11,24 @@ import os
 import pathlib
 import uuid
 from collections.abc import Iterator
+from typing import Annotated
+
+import pydantic
 
 from llmgw.errors import Failed
 from llmgw.kit.files import write_atomic
 from llmgw.kit.locks import hold
+from llmgw.kit.state_files import from_json, read_state
+
+LONGEST_ID = 255
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Obeyed:
     """The highest control plane epoch that was obeyed, and the newest catalog revision that was heard of."""
 
-    epoch: int = 0
-    revision: int = 0
+    epoch: Annotated[int, pydantic.Field(ge=0)] = 0
+    revision: Annotated[int, pydantic.Field(ge=0)] = 0
 
 
 class StateDir:
@@ -45,37 +51,37 @@ class StateDir:
             os.close(lock)
 
     def node(self) -> str:
-        """The id of this node, made at the first start. Raises OSError where it cannot be kept."""
+        """The id of this node, made at the first start. Raises OSError where it cannot be kept, Failed where it cannot be read."""
         path = self.root / "node-id"
-        with contextlib.suppress(FileNotFoundError):
-            if found := path.read_text().strip():
-                return found
+        if found := read_state(path, _node_id, "put the id back; without the file this is a new node"):
+            return found
         made = uuid.uuid4().hex[:12]
         write_atomic(path, made.encode())
         return made
 
     def obeyed(self) -> Obeyed:
         """What was adopted last. Raises Failed where the file cannot be read: an older epoch must not win."""
-        path = self.root / "obeyed"
-        try:
-            stored = json.loads(path.read_bytes())
-            return Obeyed(int(stored["epoch"]), int(stored["revision"]))
-        except FileNotFoundError:
-            return Obeyed()
-        except (ValueError, KeyError, TypeError) as error:
-            raise Failed(
-                f"cannot read {path}: {error}",
-                help="remove it if no older control plane can still be running",
-            ) from error
+        better = "remove it if no older control plane can still be running"
+        return read_state(self.root / "obeyed", _OBEYED.validate_json, better) or Obeyed()
 
     def obey(self, obeyed: Obeyed) -> None:
         """Remember it, durably, with whatever another release has put beside it. Raises OSError."""
         path = self.root / "obeyed"
         kept: object = None
         with contextlib.suppress(FileNotFoundError, ValueError):
-            kept = json.loads(path.read_bytes())
+            kept = from_json(path.read_bytes())
         beside = kept if isinstance(kept, dict) else {}
         write_atomic(path, json.dumps({**beside, **dataclasses.asdict(obeyed)}).encode())
+
+
+_OBEYED = pydantic.TypeAdapter(Obeyed)
+
+
+def _node_id(data: bytes) -> str:
+    found = data.decode().strip()
+    if not found.isprintable() or len(found) > LONGEST_ID:
+        raise ValueError("that is no id of a node")
+    return found
 
 
 def unusable(error: OSError, root: pathlib.Path) -> Failed:

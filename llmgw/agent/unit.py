@@ -9,6 +9,7 @@ import shutil
 import subprocess
 from collections.abc import Callable
 
+from llmgw.kit.children import environment
 from llmgw.kit.text import safe
 
 ASKED_WITHIN = 2.0
@@ -61,6 +62,7 @@ def kill_mode(unit: str, user: bool) -> str:
             text=True,
             timeout=ASKED_WITHIN,
             check=False,
+            env=environment(),
         )
     except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
         return ""

@@ -15,8 +15,7 @@ import httpx
 import pydantic
 
 from llmgw.cli import names
-from llmgw.cli.access import access, server_of_toml
-from llmgw.cli.options import SERVER
+from llmgw.cli.access import access
 from llmgw.errors import Blocked, CatalogInvalid, Failed, LlmgwError, NotAllowed, Stale, Unreachable
 
 T = TypeVar("T")
@@ -46,8 +45,8 @@ class Client:
     """Calls to one control plane. Raises Unreachable, or what the control plane said."""
 
     def __init__(self, server: str | None) -> None:
-        self.server = server or server_of_toml() or SERVER
-        by = access(self.server)
+        by = access(server)
+        self.server = by.server
         self._http = httpx.Client(
             base_url=by.base_url,
             verify=by.verify,

@@ -1,7 +1,6 @@
 """The few calls of GitHub's API that `llmgw ci` makes. Errors are sentences; the token is never in one."""
 
 import dataclasses
-import json
 import os
 import pathlib
 from collections.abc import Iterator, Mapping
@@ -10,6 +9,7 @@ from typing import Any
 import httpx
 
 from llmgw.errors import Failed, NotAllowed
+from llmgw.kit.state_files import from_json
 from llmgw.kit.text import safe
 
 API = "https://api.github.com"
@@ -48,7 +48,7 @@ class GitHub:
         """The pull request of the event that runs us."""
         path = pathlib.Path(_need(self._environment, "GITHUB_EVENT_PATH"))
         try:
-            event = json.loads(path.read_text(encoding="utf-8"))
+            event = from_json(path.read_bytes())
             return int(event["pull_request"]["number"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise Failed(

@@ -10,10 +10,11 @@ What an apply may do is never in a file: each override is an option of one apply
 import os
 import pathlib
 import re
-import tomllib
 from collections.abc import Mapping
 from typing import Any
 
+from llmgw.cli.found import nearest
+from llmgw.cli.output import warn
 from llmgw.errors import Failed
 from llmgw.planning.guards import Limits
 
@@ -23,17 +24,14 @@ _MOST = 1_000_000
 
 def read_limits(catalog: pathlib.Path | None) -> Limits:
     """The limits of the nearest llmgw.toml, from the catalog upwards, else from here. Raises Failed."""
-    path = _nearest(catalog)
-    if path is None:
+    found = nearest(catalog.absolute(), warn) if catalog is not None else None
+    found = found or nearest(pathlib.Path.cwd(), warn)
+    if found is None:
         return Limits()
-    try:
-        text = path.read_text()
-        table: Any = tomllib.loads(text).get("guards", {})
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        raise Failed(f"cannot read {path}: {error}") from error
+    table: Any = found.table.get("guards", {})
     if not isinstance(table, dict):
-        raise Failed(f"cannot use `guards` of {path}: it is no table", help="write [guards]")
-    return _limits(table, path, text)
+        raise Failed(f"cannot use `guards` of {found.path}: it is no table", help="write [guards]")
+    return _limits(table, found.path, found.text)
 
 
 def _limits(table: Mapping[str, Any], path: pathlib.Path, text: str) -> Limits:
@@ -61,17 +59,6 @@ def _limits(table: Mapping[str, Any], path: pathlib.Path, text: str) -> Limits:
             )
         least = number
     return Limits(share, least, lines)
-
-
-def _nearest(catalog: pathlib.Path | None) -> pathlib.Path | None:
-    starts = [pathlib.Path.cwd(), *([catalog.absolute()] if catalog is not None else [])]
-    for start in reversed(starts):
-        found = next(
-            (d / "llmgw.toml" for d in (start, *start.parents) if (d / "llmgw.toml").is_file()), None
-        )
-        if found is not None:
-            return found
-    return None
 
 
 def _line(text: str, name: str) -> int:

@@ -84,23 +84,21 @@ def _read(path: pathlib.Path) -> Mapping[str, Any]:
 
     try:
         told = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return told if isinstance(told, dict) else {}
 
 
 def _from_toml() -> str:
     """`server` of the nearest llmgw.toml, as `client` finds it."""
-    for place in (pathlib.Path.cwd(), *pathlib.Path.cwd().parents):
-        path = place / "llmgw.toml"
-        if path.is_file():
-            import tomllib
+    from llmgw.cli.found import nearest
+    from llmgw.errors import Failed
 
-            try:
-                return str(tomllib.loads(path.read_text()).get("server", ""))
-            except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError):
-                return ""
-    return ""
+    try:
+        found = nearest(pathlib.Path.cwd())
+    except (Failed, OSError):
+        return ""
+    return str(found.table.get("server", "")) if found is not None else ""
 
 
 # --- completion -------------------------------------------------------------------------------

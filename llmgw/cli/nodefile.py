@@ -24,6 +24,8 @@ from llmgw.kit.text import safe
 from llmgw.kit.units import size
 
 MOST_CARDS = 64
+LONGEST = 16 * 1024
+"""Characters of such a file: what nests without end takes YAML a while to refuse."""
 
 
 def _size(value: Any) -> int:
@@ -79,7 +81,10 @@ class NodeDocument(pydantic.BaseModel):
 def read_node(path: pathlib.Path) -> NodeInfo:
     """The node that the file describes. Raises Failed with every mistake in it."""
     try:
-        found = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        if len(text) > LONGEST:
+            raise Failed(f"cannot read {path}: no node needs more than {LONGEST} characters")
+        found = YAML(typ="safe", pure=True).load(text)
         return NodeDocument.model_validate(found).info()
     except OSError as error:
         raise Failed(f"cannot read {path}: {error.strerror}") from error
@@ -87,6 +92,8 @@ def read_node(path: pathlib.Path) -> NodeInfo:
         raise Failed(
             f"cannot read {path}: it is no YAML: {safe(' '.join(str(error).split()))[:200]}"
         ) from error
+    except RecursionError:
+        raise Failed(f"cannot read {path}: it is nested too deeply") from None
     except pydantic.ValidationError as error:
         said = "; ".join(
             f"{'.'.join(map(str, each['loc'])) or 'the file'}: {each['msg'].lower()}"

@@ -54,6 +54,13 @@ def say(lines: Iterable[str]) -> None:
     click.echo("".join(f"{paint(line)}\n" for line in lines), nl=False)
 
 
+def warn(said: str) -> None:
+    """Say on stderr what does not stop a command."""
+    from llmgw.kit.text import safe
+
+    click.echo(f"warning: {safe(said)}", err=True)
+
+
 CODEC = "llmgw_ascii"
 """ASCII by another name: click takes a stream that calls itself ASCII for a mistake, and writes UTF-8 on it."""
 

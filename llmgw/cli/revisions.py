@@ -17,6 +17,7 @@ from llmgw.cli.uploads import Upload, upload_of
 from llmgw.control.commits import files_of
 from llmgw.control.trees import Unreadable, work_tree
 from llmgw.errors import CatalogInvalid
+from llmgw.kit.children import git_environment
 from llmgw.kit.text import count, safe
 from llmgw.kit.units import show_seconds
 
@@ -162,7 +163,6 @@ def _blamed(top: pathlib.Path, name: str, line: int, text: str, ref: str, now: d
 
 
 def _git(top: pathlib.Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")} | {"LC_ALL": "C"}
     try:
         return subprocess.run(
             ["git", "--no-optional-locks", "-C", str(top), *arguments],  # noqa: S607 - the user's git
@@ -171,7 +171,7 @@ def _git(top: pathlib.Path, *arguments: str) -> subprocess.CompletedProcess[str]
             errors="replace",
             timeout=PATIENCE,
             check=False,
-            env=environment,
+            env=git_environment(),
         )
     except subprocess.TimeoutExpired:
         raise CatalogInvalid(f"cannot plan: git {arguments[0]} took longer than {PATIENCE:.0f}s") from None

@@ -14,6 +14,7 @@ import pydantic
 from llmgw.cli.uploads import Upload, upload_of
 from llmgw.errors import Failed
 from llmgw.kit.files import write_atomic
+from llmgw.kit.state_files import from_json, said_of
 from llmgw.planning.plan import Plan
 from llmgw.planning.promise import Promise, promise
 
@@ -62,11 +63,14 @@ def load(path: pathlib.Path) -> Saved:
     try:
         if path.stat().st_size > LARGEST:
             raise Failed(f"cannot read {path}: no plan is that large")
-        document: Any = json.loads(path.read_bytes())
+        document: Any = from_json(path.read_bytes())
     except OSError as error:
         raise Failed(f"cannot read {path}: {error.strerror}") from error
     except ValueError as error:
-        raise Failed(f"cannot read {path} as a plan: it is no JSON", help="llmgw plan --save FILE") from error
+        raise Failed(
+            f"cannot read {path} as a plan: it is no JSON of ours: {said_of(error)}",
+            help="llmgw plan --save FILE",
+        ) from error
     if not isinstance(document, dict) or document.get("kind") != KIND or "upload" not in document:
         raise Failed(f"cannot read {path} as a saved plan", help="llmgw plan --save FILE")
     if str(document.get("format_version", "")).partition(".")[0] != "1":
@@ -74,11 +78,11 @@ def load(path: pathlib.Path) -> Saved:
     try:
         plan = _PLAN.validate_python(document, strict=False)
         read = _BYTES.validate_python(document["upload"])
-    except pydantic.ValidationError as error:
-        raise Failed(f"cannot read {path} as a saved plan: {error.errors()[0]['msg'].lower()}") from error
+        files = {name: text.encode() for name, text in read.files.items()}
+    except ValueError as error:
+        raise Failed(f"cannot read {path} as a saved plan: {said_of(error)}") from error
     if promise(plan).digest != plan.digest:
         raise Failed(f"cannot take {path}: its actions are not those of {plan.id}, it was edited")
-    files = {name: text.encode() for name, text in read.files.items()}
     return Saved(
         plan, upload_of(files, commit=read.commit, read=f"{read.commit or 'bytes'} as saved in {path}")
     )

@@ -12,18 +12,20 @@ from llmgw.catalog.diagnostics import Diagnostic, Invalid, as_text
 from llmgw.catalog.load import check, snapshot
 from llmgw.catalog.model import Catalog
 from llmgw.errors import CatalogInvalid
+from llmgw.kit.children import git_environment
 from llmgw.kit.text import safe
 
 GIT_SECONDS = 5.0
 
 
+NO_REPOSITORY = "in no git repository"
 SHOWN_DIRTY = 5
 """Uncommitted files that a header names; the rest are counted."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Upload:
-    """Files by the name people see in messages; `commit` is empty outside git, marked when dirty.
+    """Files by the name people see in messages; `commit` is empty where none has any of them, marked when dirty.
 
     `read` says in words what was read; `dirty` are files that no commit has, with git's letter.
     """
@@ -42,12 +44,31 @@ class Upload:
 def read_upload(path: pathlib.Path) -> Upload:
     """The catalog below `path`. Prints every problem and raises CatalogInvalid where it has any error."""
     files, unreadable = snapshot(path, prefix=f"{path.as_posix().rstrip('/')}/")
+    if _git(path, "rev-parse", "--is-inside-work-tree").strip() != "true":
+        return upload_of(files, unreadable, read=NO_REPOSITORY)
     head = _git(path, "rev-parse", "--short=12", "HEAD").strip()
-    # Git writes paths from the top of its work tree; people know them from where they stand.
-    said = _git(path, "status", "--porcelain", "--untracked-files=all", "--", ".") if head else ""
-    dirty = tuple(safe(line) for line in said.splitlines() if line.strip())
+    if not head or not _has_any(path):
+        none = tuple(f"?? {safe(name)}" for name in files)
+        return upload_of(files, unreadable, read="not in git" if head else "no commit yet", dirty=none)
+    dirty = _dirty(path)
     commit = f"{head}-dirty" if dirty else head
     return upload_of(files, unreadable, commit=commit, read=_in_words(head, dirty), dirty=dirty)
+
+
+def _has_any(path: pathlib.Path) -> bool:
+    """Whether HEAD has a file of the catalog."""
+    return any(map(_is_ours, _git(path, "ls-tree", "-r", "-z", "--name-only", "HEAD", ".").split("\0")))
+
+
+def _dirty(path: pathlib.Path) -> tuple[str, ...]:
+    """What stands below `path` otherwise than in HEAD, and what of the catalog git is told to ignore."""
+    # Git writes paths from the top of its work tree; people know them from where they stand.
+    said = _git(path, "status", "--porcelain", "--untracked-files=all", "--ignored", "--", ".").splitlines()
+    return tuple(safe(line) for line in said if line.strip() and (line[:2] != "!!" or _is_ours(line)))
+
+
+def _is_ours(name: str) -> bool:
+    return name.rstrip('"').lower().endswith((".yaml", ".yml"))
 
 
 def upload_of(
@@ -70,8 +91,6 @@ def upload_of(
 
 def _in_words(head: str, dirty: Sequence[str]) -> str:
     """`3f2a91c (HEAD, clean)`, or with what is not committed."""
-    if not head:
-        return "in no git repository"
     if not dirty:
         return f"{head[:7]} (HEAD, clean)"
     more = f", and {len(dirty) - SHOWN_DIRTY} more" if len(dirty) > SHOWN_DIRTY else ""
@@ -88,6 +107,7 @@ def _git(path: pathlib.Path, *arguments: str) -> str:
             text=True,
             timeout=GIT_SECONDS,
             check=False,
+            env=git_environment(),
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""

@@ -37,6 +37,8 @@ Routes = Mapping[tuple[str, str], Answer]
 """(method, path) → who answers."""
 
 LONGEST_WAIT = 30.0
+LONGEST_TIME = 366 * 86400.0
+"""Seconds until something that people set may end by itself."""
 LONGEST_NUMBER = 18
 
 

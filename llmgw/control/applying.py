@@ -4,6 +4,8 @@ Passed to `Api(..., more=...)` by `serve`. The CLI's verbs `apply`, `history`, `
 `release` ask them.
 """
 
+import asyncio
+import dataclasses
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +13,7 @@ from typing import Any
 import pydantic
 
 from llmgw.control.adoption import Adoption
-from llmgw.control.api import PlanBody, Routes, number_of, upload
+from llmgw.control.api import LONGEST_TIME, PlanBody, Routes, number_of, upload
 from llmgw.control.expecting import Past, Wish
 from llmgw.control.journal import Journal
 from llmgw.control.recording import Recording
@@ -27,6 +29,9 @@ from llmgw.transport.http import Request, Response
 LONGEST_TEXT = 1000
 SHOWN = 20
 """Revisions that `history` lists where nobody says how many."""
+
+READERS = 2
+"""Reads of what is on disk at a time, each beside the loop."""
 
 MOST_ALLOWED = 1000
 GOES_ON = "goes on"
@@ -49,7 +54,7 @@ class HoldBody(pydantic.BaseModel):
 
     who: str = pydantic.Field(default="", max_length=LONGEST_TEXT)
     reason: str = pydantic.Field(min_length=1, max_length=LONGEST_TEXT)
-    seconds: float | None = pydantic.Field(default=None, gt=0, le=366 * 86400, allow_inf_nan=False)
+    seconds: float | None = pydantic.Field(default=None, gt=0, le=LONGEST_TIME, allow_inf_nan=False)
 
 
 class ReleaseBody(pydantic.BaseModel):
@@ -58,14 +63,32 @@ class ReleaseBody(pydantic.BaseModel):
     who: str = pydantic.Field(default="", max_length=LONGEST_TEXT)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Short:
+    """What a row of `history` tells of a record."""
+
+    ended: str
+    result: str
+    actions: int
+    allowed: tuple[tuple[Guard, str], ...]
+
+
+_NOT_RECORDED = _Short("", "", 0, ())
+
+
 class Applying:
-    """Answers for one control plane."""
+    """Answers for one control plane.
+
+    Records of older applies change no more: they are read once, beside the loop, and kept in short.
+    """
 
     def __init__(
         self, adoption: Adoption, store: Store, recording: Recording, switch: Switch, journal: Journal
     ) -> None:
         self._adoption, self._store, self._recording = adoption, store, recording
         self._switch, self._journal = switch, journal
+        self._shorts: dict[int, _Short] = {}
+        self._reading = asyncio.Semaphore(READERS)
 
     @property
     def routes(self) -> Routes:
@@ -90,7 +113,7 @@ class Applying:
         """How the apply of a revision goes; of the newest where none is named."""
         current = self._recording.current
         number = number_of(request, "number", 0) or self._adoption.number
-        record = current if current is not None and current.number == number else self._store.record(number)
+        record = await self._recorded(number)
         if record is None:
             raise Failed(
                 f"cannot follow revision {number}: nothing is kept of its apply", help="llmgw history"
@@ -107,13 +130,27 @@ class Applying:
         )
 
     async def _history(self, request: Request) -> Response:
-        """The newest revisions, newest first."""
+        """The newest revisions, newest first. With `records=0` nothing is told of their applies, and nothing read."""
         most = number_of(request, "last", SHOWN) or len(self._adoption.past)
         past = [*self._adoption.past[-most:]]
-        return _json([self._row(each) for each in reversed(past)])
+        told = number_of(request, "records", 1) != 0
+        shorts = {each.number: await self._short(each.number) for each in past} if told else {}
+        return _json([self._row(each, shorts.get(each.number, _NOT_RECORDED)) for each in reversed(past)])
 
-    def _row(self, past: Past) -> Mapping[str, Any]:
-        record = self._recorded(past.number)
+    async def _short(self, number: int) -> _Short:
+        current = self._recording.current
+        if current is not None and current.number == number:
+            return _in_short(current)
+        if (known := self._shorts.get(number)) is None:
+            record = await self._recorded(number)
+            if record is None:
+                return _NOT_RECORDED
+            known = self._shorts[number] = _in_short(record)
+            kept = {each.number for each in self._adoption.past}
+            self._shorts = {n: short for n, short in self._shorts.items() if n in kept}
+        return known
+
+    def _row(self, past: Past, short: _Short) -> Mapping[str, Any]:
         return {
             "number": past.number,
             "at": past.at.isoformat(),
@@ -123,32 +160,33 @@ class Applying:
             "plan": past.plan,
             "digest": past.digest,
             "stands": past.number == self._adoption.number,
-            "ended": record.ended.isoformat() if record is not None and record.ended is not None else "",
-            "result": (record.result or GOES_ON) if record is not None else "",
-            "actions": len(record.actions) + record.dropped if record is not None else 0,
-            "allowed": record.allowed if record is not None else (),
+            **dataclasses.asdict(short),
         }
 
-    def _recorded(self, number: int) -> Record | None:
+    async def _recorded(self, number: int) -> Record | None:
         current = self._recording.current
-        return current if current is not None and current.number == number else self._store.record(number)
+        if current is not None and current.number == number:
+            return current
+        async with self._reading:
+            return await asyncio.to_thread(self._store.record, number)
 
     async def _revision(self, request: Request) -> Response:
         """Everything that is kept of one revision: its bytes, its plan, what its apply did."""
         number = number_of(request, "number", 0) or self._adoption.number
         if not number:
             raise Failed("cannot show a revision: none stands yet", help="llmgw apply")
-        revision, record, plan = (
-            self._store.revision(number),
-            self._recorded(number),
-            self._store.plan(number),
-        )
+        record, stands = await self._recorded(number), number == self._adoption.number
+        async with self._reading:
+            return await asyncio.to_thread(self._whole, number, record, stands)
+
+    def _whole(self, number: int, record: Record | None, stands: bool) -> Response:
+        revision, plan = self._store.revision(number), self._store.plan(number)
         return _json(
             {
                 "revision": revision.model_dump(mode="json"),
                 "record": record.model_dump(mode="json") if record is not None else None,
                 "plan": _PLAN.dump_python(plan, mode="json") if plan is not None else None,
-                "stands": number == self._adoption.number,
+                "stands": stands,
             }
         )
 
@@ -161,6 +199,15 @@ class Applying:
 
     async def _release(self, request: Request) -> Response:
         return _json(_shown(self._switch.release(ReleaseBody.model_validate_json(request.body).who)))
+
+
+def _in_short(record: Record) -> _Short:
+    return _Short(
+        record.ended.isoformat() if record.ended is not None else "",
+        record.result or GOES_ON,
+        len(record.actions) + record.dropped,
+        record.allowed,
+    )
 
 
 def _shown(held: OnHold | None) -> Any:

@@ -21,9 +21,9 @@ from llmgw.control.objects import (
     asked,
     cannot_run,
     command,
-    environment,
 )
 from llmgw.control.trees import Spot, Tree, Unreadable, git_directories, spot_at, work_tree
+from llmgw.kit.children import git_environment
 from llmgw.kit.text import safe
 from llmgw.kit.units import show_memory
 
@@ -267,7 +267,7 @@ def _status(top: pathlib.Path, *arguments: str) -> str:
     """What `git status` says. Raises Unreadable with git's own words."""
     call = command(top, "status", *arguments)
     try:
-        done = subprocess.run(call, capture_output=True, timeout=PATIENCE, check=False, env=environment())
+        done = subprocess.run(call, capture_output=True, timeout=PATIENCE, check=False, env=git_environment())
     except subprocess.TimeoutExpired:
         raise Unreadable(f"cannot read {top}: git status took longer than {PATIENCE:.0f}s") from None
     except OSError as error:

@@ -19,6 +19,9 @@ from llmgw.planning.promise import Promise, compare, promise
 KEPT = 512
 """Plans whose promises are remembered; a restart forgets them."""
 
+MOST_LINES = 100_000
+"""Lines of all those promises together, some 50 MiB; the newest is kept however many it has."""
+
 SHORTEST = 6
 """Hexadecimal digits that name a plan at least."""
 
@@ -64,6 +67,7 @@ class Expecting:
 
     def __init__(self) -> None:
         self._promises: dict[str, Promise] = {}
+        self._lines = 0
         self.past: list[Past] = []
 
     def resume(self, revisions: Iterable[Revision]) -> None:
@@ -87,10 +91,15 @@ class Expecting:
 
     def showed(self, plan: Plan) -> None:
         """Somebody sees this plan now, made against what stands now."""
-        self._promises.pop(plan.digest, None)
-        self._promises[plan.digest] = promise(plan)
-        while len(self._promises) > KEPT:
-            del self._promises[next(iter(self._promises))]
+        self._forget(plan.digest)
+        promised = self._promises[plan.digest] = promise(plan)
+        self._lines += _size(promised)
+        while len(self._promises) > KEPT or (self._lines > MOST_LINES and len(self._promises) > 1):
+            self._forget(next(iter(self._promises)))
+
+    def _forget(self, digest: str) -> None:
+        if (promised := self._promises.pop(digest, None)) is not None:
+            self._lines -= _size(promised)
 
     def check_catalog(self, wish: Wish, catalog: str) -> None:
         """Raise Stale where the plan that was seen leads to another catalog than that with this digest."""
@@ -143,6 +152,10 @@ class Expecting:
                 f"cannot apply {wish.expect}: that is short for {len(found)} plans", help="write more of it"
             )
         return self._promises[found[0]] if found else None
+
+
+def _size(promised: Promise) -> int:
+    return len(promised.lines) + len(promised.unplaced)
 
 
 def _names(short: str, digest: str) -> bool:

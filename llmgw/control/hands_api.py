@@ -12,7 +12,7 @@ from typing import Any
 import pydantic
 
 from llmgw.control.adoption import Adoption
-from llmgw.control.api import Routes
+from llmgw.control.api import LONGEST_TIME, Routes
 from llmgw.control.hands import Act, Hands, Verb
 from llmgw.control.journal import Journal
 from llmgw.control.loop import Loop
@@ -34,7 +34,7 @@ class HandBody(pydantic.BaseModel):
     name: str = pydantic.Field(max_length=LONGEST_TEXT)
     who: str = pydantic.Field(default="", max_length=LONGEST_TEXT)
     reason: str = pydantic.Field(default="", max_length=LONGEST_TEXT)
-    seconds: float | None = pydantic.Field(default=None, gt=0, allow_inf_nan=False)
+    seconds: float | None = pydantic.Field(default=None, gt=0, le=LONGEST_TIME, allow_inf_nan=False)
     expect: str = ""
 
     def act(self) -> Act:

@@ -10,6 +10,8 @@ import datetime
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
+import pydantic
+
 from llmgw.catalog.model import Catalog, Model, Place, Profile
 from llmgw.planning.fired import options
 from llmgw.planning.plan import Plan
@@ -42,7 +44,7 @@ class Hold:
 
     why: Why
     said: str
-    since: datetime.datetime
+    since: pydantic.AwareDatetime
     details: tuple[str, ...] = ()
     next: str = ""
 
@@ -52,7 +54,7 @@ class Blind:
     """The catalog cannot be read at all: nothing is known about it, and nothing follows from that."""
 
     said: str
-    since: datetime.datetime
+    since: pydantic.AwareDatetime
     next: str = ""
 
 

@@ -6,6 +6,7 @@ found is refused before the first line.
 """
 
 import collections
+import contextlib
 import dataclasses
 import json
 from collections.abc import AsyncGenerator, Iterable
@@ -78,7 +79,7 @@ class Logs:
 
     def target(self, name: str, rank: int, *, previous: bool) -> Target:
         """The log that is meant. Raises NoSuchName."""
-        replica = name if "/" in name else self._only(name, rank)
+        replica = name if "/" in name else "" if previous else self._only(name, rank)
         model = replica.rpartition("/")[0] if replica else model_named(name, *self._names())
         if previous or not replica:
             return self._before(model, replica, rank)
@@ -142,16 +143,33 @@ class Logs:
         # Who was cut off goes on where it was.
         offset = _whole(query["offset"], "offset", digits=18) if "offset" in query else None
         target = self.target(query.get("name", ""), rank, previous=query.get("previous") == "1")
-        if self._streams >= STREAMS:
-            raise Failed(f"cannot read another log: {STREAMS} are being read", help="end one that follows")
-        first = await self._piece(target, offset, lines if offset is None else None, 0.0)
-        follow = query.get("follow") == "1"
-        return Response(200, self._lines(target, first, follow=follow), "application/x-ndjson")
+        tail_of = lines if offset is None else None
+        stream = self._lines(target, offset, tail_of, follow=query.get("follow") == "1")
+        await anext(stream)
+        return Response(200, stream, "application/x-ndjson")
 
     async def _lines(
+        self, target: Target, offset: int | None, tail: int | None, *, follow: bool
+    ) -> AsyncGenerator[bytes, None]:
+        """Nothing, once the first piece is here; then the lines. Raises Failed until then, and no more after it.
+
+        Counted from before the first piece is asked for until it is closed: it has begun by then.
+        """
+        if self._streams >= STREAMS:
+            raise Failed(f"cannot read another log: {STREAMS} are being read", help="end one that follows")
+        self._streams += 1
+        try:
+            piece = await self._piece(target, offset, tail, 0.0)
+            yield b""
+            async with contextlib.aclosing(self._told(target, piece, follow=follow)) as lines:
+                async for line in lines:
+                    yield line
+        finally:
+            self._streams -= 1
+
+    async def _told(
         self, target: Target, piece: messages.LogPiece, *, follow: bool
     ) -> AsyncGenerator[bytes, None]:
-        self._streams += 1
         end, told = piece.size, ""
         target = dataclasses.replace(target, replica=piece.replica, rank=piece.rank, previous=False)
         try:
@@ -170,8 +188,6 @@ class Logs:
                 piece = await self._piece(target, piece.next, None, WAIT if follow else 0.0)
         except Failed as failed:
             yield _line(error=failed.said)
-        finally:
-            self._streams -= 1
 
     async def _piece(
         self, target: Target, offset: int | None, tail: int | None, wait: float

@@ -29,8 +29,8 @@ class Mark(pydantic.BaseModel):
     name: str
     who: str = ""
     reason: str = ""
-    since: datetime.datetime
-    until: datetime.datetime | None = None
+    since: pydantic.AwareDatetime
+    until: pydantic.AwareDatetime | None = None
 
     @property
     def key(self) -> tuple[str, str]:

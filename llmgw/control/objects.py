@@ -6,7 +6,6 @@ for the blobs that are new, and nothing is listed or read that it knows already.
 
 import contextlib
 import dataclasses
-import os
 import pathlib
 import subprocess
 import tempfile
@@ -15,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import IO
 
 from llmgw.control.trees import Unreadable
+from llmgw.kit.children import git_environment
 from llmgw.kit.text import safe
 
 PATIENCE = 30.0
@@ -126,7 +126,7 @@ def asked(top: pathlib.Path) -> Iterator[Objects]:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=said,
-                env=environment(),
+                env=git_environment(),
             )
         except OSError as error:
             raise cannot_run(top, error) from error
@@ -149,11 +149,6 @@ def command(top: pathlib.Path, *arguments: str) -> list[str]:
 def cannot_run(top: pathlib.Path, error: OSError) -> Unreadable:
     """That there is no git to run."""
     return Unreadable(f"cannot read {top}: git cannot be run: {error.strerror}", help="install git")
-
-
-def environment() -> dict[str, str]:
-    """Ours, without what would point git elsewhere (a hook's, say), and with its words in English."""
-    return {**{k: v for k, v in os.environ.items() if not k.startswith("GIT_")}, "LC_ALL": "C"}
 
 
 def _entries(data: bytes, width: int) -> Iterator[Entry]:

@@ -3,8 +3,6 @@
 `recording` writes a record while its apply goes on; `switch` a hold; the screens of `history` read them.
 """
 
-import datetime
-
 import pydantic
 
 from llmgw.planning.fired import Guard
@@ -15,7 +13,7 @@ class Happened(pydantic.BaseModel):
 
     model_config = pydantic.ConfigDict(frozen=True, extra="allow")
 
-    at: datetime.datetime
+    at: pydantic.AwareDatetime
     kind: str
     about: str
     said: str
@@ -31,11 +29,11 @@ class Record(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(frozen=True, extra="allow")
 
     number: int
-    began: datetime.datetime
+    began: pydantic.AwareDatetime
     allowed: tuple[tuple[Guard, str], ...] = ()
     actions: tuple[Happened, ...] = ()
     dropped: int = 0
-    ended: datetime.datetime | None = None
+    ended: pydantic.AwareDatetime | None = None
     result: str = ""
 
 
@@ -46,5 +44,5 @@ class OnHold(pydantic.BaseModel):
 
     who: str
     reason: str
-    since: datetime.datetime
-    until: datetime.datetime | None = None
+    since: pydantic.AwareDatetime
+    until: pydantic.AwareDatetime | None = None

@@ -16,6 +16,7 @@ import pydantic
 
 from llmgw.catalog.load import load_files
 from llmgw.errors import CatalogInvalid, Failed
+from llmgw.kit.state_files import from_json
 from llmgw.planning.asking import Given
 from llmgw.planning.guards import Limits
 
@@ -55,7 +56,7 @@ def dump(snapshot: Snapshot, *, redact: bool = False) -> str:
 def read(text: str, name: str) -> Snapshot:
     """The snapshot in `text`, its catalog loaded. Raises Failed where it is none; `name` is the file's."""
     try:
-        document = json.loads(text)
+        document = from_json(text)
         if document.get("kind") != KIND:
             raise Failed(f"cannot plan against {name}: it is no fleet export", help=ANEW)
         if str(document.get("format_version", "")).partition(".")[0] != VERSION.partition(".")[0]:

@@ -13,6 +13,7 @@ import datetime
 import json
 import os
 import pathlib
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -24,12 +25,16 @@ from llmgw.control.records import OnHold, Record
 from llmgw.errors import Failed
 from llmgw.kit.files import sync_directory, write_atomic
 from llmgw.kit.locks import hold
+from llmgw.kit.state_files import from_json, read_state
 from llmgw.planning.plan import Plan
 
 T = TypeVar("T")
 KEPT_REVISIONS = 200
 MAKE_ROOM = "make room there, or name another --state-dir"
 _FOLLOWED = pydantic.TypeAdapter(Followed)
+_LAST_EPOCH = 1 << 40
+"""Far beyond the seconds of any wall clock, and a number that every release can carry on."""
+_NUMBERED = re.compile(r"\d{8,12}\.json", re.ASCII)
 _MARKS = pydantic.TypeAdapter(Kept)
 _PLAN = pydantic.TypeAdapter(Plan)
 
@@ -46,7 +51,7 @@ class Revision(pydantic.BaseModel):
     who: str = ""
     message: str = ""
     plan: str = ""
-    at: datetime.datetime
+    at: pydantic.AwareDatetime
 
 
 class Known(pydantic.BaseModel):
@@ -58,7 +63,7 @@ class Known(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(frozen=True, extra="allow")
 
     name: str = ""
-    heard: datetime.datetime
+    heard: pydantic.AwareDatetime
     lost: bool = False
 
 
@@ -106,14 +111,8 @@ class Store:
         return epoch
 
     def _last_epoch(self) -> int:
-        path = self.root / "epoch"
-        try:
-            return int(path.read_text()) if path.exists() else 0
-        except ValueError as error:
-            raise Failed(
-                f"cannot start: {path} holds no epoch: {error}",
-                help="remove it if no other control plane commands these nodes",
-            ) from error
+        better = "remove it if no other control plane commands these nodes"
+        return read_state(self.root / "epoch", _epoch, better) or 0
 
     def raise_epoch(self, epoch: int) -> None:
         """Remember that `epoch` was seen, so that the next start is above it. Raises OSError."""
@@ -121,14 +120,8 @@ class Store:
 
     def roster(self) -> Roster:
         """Who was here; empty on the first start. Raises Failed."""
-        path = self.root / "roster.json"
-        try:
-            return Roster.model_validate_json(path.read_bytes()) if path.exists() else Roster()
-        except pydantic.ValidationError as error:
-            raise Failed(
-                f"cannot read {path}: {error.errors()[0]['msg'].lower()}",
-                help="remove it: nobody is waited for then, and nodes that are away are not known",
-            ) from error
+        better = "remove it: nobody is waited for then, and nodes that are away are not known"
+        return read_state(self.root / "roster.json", Roster.model_validate_json, better) or Roster()
 
     def save_roster(self, roster: Roster) -> None:
         """Remember who is here. Raises OSError."""
@@ -136,33 +129,27 @@ class Store:
 
     def followed(self) -> Followed:
         """What became of the catalog that was followed; nothing on the first start. Raises Failed."""
-        path = self.root / "followed.json"
-        try:
-            return _FOLLOWED.validate_python(_followed(path), strict=False) if path.exists() else Followed()
-        except pydantic.ValidationError as error:
-            raise Failed(
-                f"cannot read {path}: {error.errors()[0]['msg'].lower()}",
-                help="remove it: what is held is judged again then, and a rollback is forgotten",
-            ) from error
+        better = "remove it: what is held is judged again then, and a rollback is forgotten"
+
+        def parse(data: bytes) -> Followed:
+            return _FOLLOWED.validate_python(_followed(data), strict=False)
+
+        return read_state(self.root / "followed.json", parse, better) or Followed()
 
     def save_followed(self, followed: Followed) -> None:
         """Remember what became of the catalog that is followed; keys of another release stay. Raises OSError."""
         path = self.root / "followed.json"
         ours = _FOLLOWED.dump_python(followed, mode="json")
-        found = _followed(path) if path.is_file() else None
+        found: Any = None
+        with contextlib.suppress(OSError, ValueError):
+            found = _followed(path.read_bytes())
         others = found if isinstance(found, dict) else {}
         _write(path, json.dumps({**others, **ours}, indent=1).encode())
 
     def marks(self) -> Kept:
         """The marks that people set; none on the first start. Raises Failed."""
-        path = self.root / "marks.json"
-        try:
-            return _MARKS.validate_json(path.read_bytes()) if path.exists() else Kept()
-        except pydantic.ValidationError as error:
-            raise Failed(
-                f"cannot read {path}: {error.errors()[0]['msg'].lower()}",
-                help="remove it: nothing is cordoned, drained or paused then",
-            ) from error
+        better = "remove it: nothing is cordoned, drained or paused then"
+        return read_state(self.root / "marks.json", _MARKS.validate_json, better) or Kept()
 
     def save_marks(self, marks: Kept) -> None:
         """Remember the marks. Raises OSError."""
@@ -170,14 +157,8 @@ class Store:
 
     def on_hold(self) -> OnHold | None:
         """The hold that stands; None where there is none. Raises Failed."""
-        path = self.root / "hold.json"
-        try:
-            return OnHold.model_validate_json(path.read_bytes()) if path.exists() else None
-        except pydantic.ValidationError as error:
-            raise Failed(
-                f"cannot read {path}: {error.errors()[0]['msg'].lower()}",
-                help="remove it: nothing is on hold then",
-            ) from error
+        better = "remove it: nothing is on hold then"
+        return read_state(self.root / "hold.json", OnHold.model_validate_json, better)
 
     def save_on_hold(self, held: OnHold | None) -> None:
         """Remember the hold, or that there is none. Raises OSError."""
@@ -220,15 +201,24 @@ class Store:
                 yield revision
 
     def revisions(self) -> list[int]:
-        """The numbers of the kept revisions, oldest first."""
-        return sorted(int(path.stem) for path in (self.root / "revisions").glob("[0-9]*.json"))
+        """The numbers of the kept revisions, oldest first. Other files there are none of ours. Raises Failed."""
+        directory = self.root / "revisions"
+        try:
+            names = os.listdir(directory) if directory.exists() else []
+        except OSError as error:
+            raise Failed(f"cannot read {directory}: {_because(error)}", help=MAKE_ROOM) from error
+        return sorted(int(name[:-5]) for name in names if _NUMBERED.fullmatch(name))
 
     def revision(self, number: int) -> Revision:
-        """One revision. Raises Failed when it is not kept."""
+        """One revision. Raises Failed where it is not kept, or cannot be read."""
         path = self._revision_path(number)
-        if not path.exists():
+        better = "put a copy of it back; without the file the revision before it stands"
+        found = read_state(path, Revision.model_validate_json, better)
+        if found is None:
             raise Failed(f"cannot read revision {number}: it is not kept", help="see `llmgw history`")
-        return Revision.model_validate_json(path.read_bytes())
+        if found.number != number:
+            raise Failed(f"cannot read {path}: it is revision {found.number}", help=better)
+        return found
 
     def newest(self) -> Revision | None:
         """The revision that stands, or None before the first apply."""
@@ -260,12 +250,16 @@ class Store:
         return self.root / "revisions" / f"{number:08d}.json"
 
 
-def _followed(path: pathlib.Path) -> Any:
-    """What is in the file, None where that is no JSON; `left` was one digest once."""
-    try:
-        found = json.loads(path.read_bytes())
-    except ValueError:
-        return None
+def _epoch(data: bytes) -> int:
+    epoch = int(data)
+    if not 0 <= epoch <= _LAST_EPOCH:
+        raise ValueError("that is no epoch")
+    return epoch
+
+
+def _followed(data: bytes) -> Any:
+    """What is in the file; `left` was one digest once. Raises ValueError."""
+    found = from_json(data)
     if isinstance(found, dict) and isinstance(found.get("left"), str):
         found["left"] = [found["left"]] if found["left"] else []
     return found

@@ -4,6 +4,7 @@ import json
 
 import pydantic
 
+from llmgw.control.api import LONGEST_TIME
 from llmgw.control.joining import bearer
 from llmgw.control.tokens import Kind, Token, Tokens
 from llmgw.errors import Failed
@@ -20,7 +21,7 @@ class CreateBody(pydantic.BaseModel):
 
     kind: Kind
     name: str = pydantic.Field(default="", max_length=255)
-    ttl: float | None = pydantic.Field(default=None, gt=0, le=365 * 86400)
+    ttl: float | None = pydantic.Field(default=None, gt=0, le=LONGEST_TIME, allow_inf_nan=False)
 
 
 class RevokeBody(pydantic.BaseModel):

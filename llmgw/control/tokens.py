@@ -43,8 +43,8 @@ class Token(pydantic.BaseModel):
     kind: Kind
     sha256: str
     name: str = ""
-    created: datetime.datetime
-    until: datetime.datetime | None = None
+    created: pydantic.AwareDatetime
+    until: pydantic.AwareDatetime | None = None
     bound: str = ""
     bound_name: str = ""
 

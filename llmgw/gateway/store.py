@@ -29,7 +29,7 @@ class RouteStore:
             return _ROUTES.validate_json(self.path.read_bytes())
         except FileNotFoundError:
             return None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise Damaged(f"{self.path}: {error}") from error
 
     def keep(self, routes: Routes) -> None:

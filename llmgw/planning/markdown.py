@@ -70,7 +70,7 @@ def read_header(text: str) -> Header | None:
     try:
         found = json.loads(match[1])
         header = Header(found["cluster"], found["digest"], found["head"], found["truncated"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
     words = (header.cluster, header.digest, header.head)
     sound = all(isinstance(word, str) for word in words) and isinstance(header.truncated, bool)

@@ -165,6 +165,22 @@ def test_the_one_before_is_remembered_after_it_is_gone(tmp_path: pathlib.Path) -
         assert (target.node, target.replica) == (holder, old[0])
 
 
+def test_the_one_before_of_a_model_needs_no_replica_named(tmp_path: pathlib.Path) -> None:
+    """Two replicas run and one has failed: `logs qwen --previous`, which `why` offers, is the failed one."""
+    plane = Plane(tmp_path)
+    plane.hears(events.Registered(node("n0")))
+    plane.call("POST", "/v1/apply", {"files": files("qwen", replicas=2)})
+    plane.loop.decide()
+    failed, _ = sorted(plane.loop.fleet.shards)
+    plane.hears(events.Reported("n0", (ShardStatus(*failed, "failed", reason="exit 1"),)))
+    for state in ("stopping", "gone"):
+        plane.hears(events.Reported("n0", (ShardStatus(*failed, state),)))
+    plane.loop.decide()
+    assert len(plane.loop.fleet.shards) == 2
+    assert failed not in plane.loop.fleet.shards
+    assert plane.logs.target("qwen", 0, previous=True).replica == failed[0]
+
+
 def test_what_is_not_meant_clearly_is_refused(tmp_path: pathlib.Path) -> None:
     """Two replicas of a model, a rank that is none, a name that is none: each with what would do."""
     plane = Plane(tmp_path)
@@ -204,5 +220,29 @@ def test_readers_are_bounded_and_leave_nothing(tmp_path: pathlib.Path) -> None:
         for pieces in open_ones:
             await pieces.aclose()
         task.cancel()
+
+    asyncio.run(story())
+
+
+def test_streams_are_counted_before_they_are_asked_for(tmp_path: pathlib.Path) -> None:
+    """However many come in one instant: so many are read as may be, and a slow node lets no more in."""
+    plane = served(tmp_path)
+    agent = Agent(plane, b"hello\n", state="")
+    name = next(iter(plane.loop.fleet.shards))[0]
+
+    async def story() -> None:
+        request = Request("GET", "/v1/logs", {"name": name, "follow": "1"}, {}, b"")
+        coming = [asyncio.create_task(plane.api.answer(request)) for _ in range(3 * logs.STREAMS)]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert len(plane.commands) == logs.STREAMS
+        answering = asyncio.create_task(agent.run())
+        answers = [await each for each in coming]
+        answering.cancel()
+        bodies = [each.body for each in answers if not isinstance(each.body, bytes)]
+        assert (len(bodies), plane.logs._streams) == (logs.STREAMS, logs.STREAMS)
+        for body in bodies:  # nobody has read a line of most of them
+            await body.aclose()
+        assert plane.logs._streams == 0
 
     asyncio.run(story())

@@ -21,7 +21,7 @@ def run(number: int | None, asked: Asked, server: str | None) -> int:
 
 def _before(client: Client) -> int:
     """The newest revision that is another catalog's than the one that stands. Raises Failed."""
-    rows = client.get("/v1/history", last=0)
+    rows = client.get("/v1/history", last=0, records=0)
     standing = next((row["digest"] for row in rows if row["stands"]), "")
     for row in rows:
         if row["digest"] != standing:
