@@ -1,6 +1,6 @@
 """The simulation at length: `python -m tests.lab sim --seeds 200 --jobs 2`.
 
-sim --seeds 1000 --events 5000 --jobs 2    many seeds; a histogram of the faults that took effect
+sim --seeds 1000 --events 500 --jobs 2     many seeds; a histogram of the faults that took effect
 sim --seed 7 --trace                       one seed, every line of it
 sim --seed 7 --shrink                      the fewest faults that still break it
 sim --seeds 200 --forgetful                the same life with and without the memory of passes

@@ -175,7 +175,7 @@ def damaged(world: "World", fault: Fault) -> Undo | None:
     name = world.pick_machine(fault)
     cache = world.machines[name].cache
     idle = [entry for key, entry in cache.entries.items() if key not in _needed(world, name)]
-    if not idle:
+    if not idle or name not in world.agents:  # whose agent is away, nobody knows what it uses
         return None
     data = next(iter(idle[fault.target % len(idle)].files.values()))
     del data[len(data) // 2 :]

@@ -133,7 +133,9 @@ def _watched(world: World, forgetful: bool) -> Iterator[None]:
         timers: Timers,
         memory: Board,
     ) -> Pass:
-        result = decide(desired, fleet, ledger, now, chance, timers, None if forgetful else memory)
+        if forgetful:
+            memory._forget()
+        result = decide(desired, fleet, ledger, now, chance, timers, memory)
         if not world.control.rehearses:
             world.oracle.passed(result, ledger, fleet, desired, now)
             world.edges.passed(memory, desired.marks)
