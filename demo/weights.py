@@ -12,9 +12,10 @@ import importlib.util
 import pathlib
 import re
 import shutil
+import sys
 import threading
 from collections.abc import Iterator, Mapping
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 PORT = 7650
 _RANGE = re.compile(r"bytes=(\d+)-(\d*)\Z", re.ASCII)
@@ -41,6 +42,11 @@ class Server(http.server.ThreadingHTTPServer):
         self.files = dict(files)
         self.served = dict.fromkeys(files, 0)
         self._etags = {name: etag(path) for name, path in files.items()}
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that went away is nobody's fault; anything else is told."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
     def url(self, name: str) -> str:
         """Where `name` is served."""

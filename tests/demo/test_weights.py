@@ -2,11 +2,15 @@
 
 import http.client
 import pathlib
+import socket
+import struct
+import sys
 from collections.abc import Iterator
 
 import pytest
 
 from demo import weights
+from tests.support.waiting import wait_for
 
 BODY = bytes(range(256)) * 40
 
@@ -105,3 +109,30 @@ def test_a_missing_model_says_what_would_help() -> None:
     """Without the package, the demo says which one is missing and what to run."""
     with pytest.raises(SystemExit, match=r"no_such_model holds no \.gguf file \(make clean, then make up\)"):
         weights.packaged("no_such_model")
+
+
+def test_a_client_that_went_away_is_no_traceback(
+    server: weights.Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Half a request and a reset: nothing is printed. What is wrong with us is."""
+    errors: list[BaseException | None] = []
+    handle = server.handle_error
+
+    def seen(request: object, client: object) -> None:
+        handle(request, client)
+        errors.append(sys.exception())
+
+    monkeypatch.setattr(server, "handle_error", seen)
+    client = socket.create_connection(server.server_address[:2])
+    client.sendall(b"GET /model.gguf HT")
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    client.close()
+    wait_for(lambda: errors, "the server met the reset")
+    assert isinstance(errors[0], ConnectionResetError)
+    assert capsys.readouterr().err == ""
+
+    monkeypatch.setattr(server, "files", None)
+    with pytest.raises(http.client.RemoteDisconnected):
+        ask(server)
+    wait_for(lambda: len(errors) > 1, "the server met its own fault")
+    assert "TypeError" in capsys.readouterr().err

@@ -10,8 +10,10 @@ import pathlib
 import signal
 import subprocess
 import sysconfig
-from collections.abc import Mapping, Sequence
-from types import TracebackType
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from types import FrameType, TracebackType
+from typing import Any, Self
 
 from tests.support import proc
 from tests.support.waiting import wait_for
@@ -71,12 +73,21 @@ class Process:
 
 
 class Processes(contextlib.AbstractContextManager["Processes"]):
-    """The children of one test, by name. A name may be started again once its process has ended."""
+    """The children of one test, by name. A name may be started again once its process has ended.
+
+    A SIGTERM meanwhile is a Ctrl-C: whoever ends a lab ends what it started.
+    """
 
     def __init__(self, directory: pathlib.Path, env: Mapping[str, str] | None = None) -> None:
         self.directory = directory
         self.env = dict(env or {})
         self._children: dict[str, Process] = {}
+        self._before: signal.Handlers | Callable[[int, FrameType | None], Any] | int | None = None
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            self._before = signal.signal(signal.SIGTERM, _unwind)
+        return self
 
     def start(self, name: str, argv: Sequence[str], env: Mapping[str, str] | None = None) -> Process:
         """Start `argv` and return at once."""
@@ -101,8 +112,16 @@ class Processes(contextlib.AbstractContextManager["Processes"]):
     ) -> None:
         for child in reversed(self._children.values()):
             child.stop()
+        # Once it came, a second one must not end what others clean up.
+        if self._before is not None and signal.getsignal(signal.SIGTERM) is _unwind:
+            signal.signal(signal.SIGTERM, self._before)
         if error is not None:
             error.add_note(self.last_words())
+
+
+def _unwind(number: int, _: FrameType | None) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise KeyboardInterrupt(f"ended by signal {number}")
 
 
 def run_llmgw(

@@ -103,3 +103,34 @@ def test_waiting_in_vain_says_for_what() -> None:
     """A condition that never holds ends in an error that names it and the last value."""
     with pytest.raises(AssertionError, match=r"waited 0.05 s in vain: pigs fly \(last: 0\)"):
         wait_for(lambda: 0, "pigs fly", within=0.05)
+
+
+STAGED = """
+import os, pathlib, subprocess, sys, time
+from tests.support.stage import Stage
+here = pathlib.Path(sys.argv[1])
+sleep = [sys.executable, "-c", "import time; time.sleep(60)", str(here)]
+mark = {**os.environ, "LLMGW_COOKIE": "c", "LLMGW_SHARD": "house-test/0"}
+with Stage(here, {}) as stage:
+    child = stage.processes.start("child", sleep)
+    engine = subprocess.Popen(sleep, env=mark, start_new_session=True)
+    print(child.pid, engine.pid, flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_lab_that_is_ended_leaves_nothing(tmp_path: pathlib.Path) -> None:
+    """SIGTERM, as a time limit sends it: its processes end, and engines that are nobody's child too."""
+    lab = subprocess.Popen(
+        [sys.executable, "-c", STAGED, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert lab.stdout is not None
+    with lab.stdout:
+        pids = [int(word) for word in lab.stdout.readline().split()]
+    assert [proc.alive(pid) for pid in pids] == [True, True]
+    lab.terminate()
+    assert lab.wait(30) != 0
+    assert [proc.alive(pid) for pid in pids] == [False, False]
