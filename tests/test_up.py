@@ -1,8 +1,10 @@
 """`llmgw up` from the first line to the last pid: it serves, answers, and leaves nothing behind."""
 
+import contextlib
+import os
 import pathlib
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -26,11 +28,17 @@ def stage(tmp_path: pathlib.Path) -> Iterator[Stage]:
         yield fleet
 
 
-def up(stage: Stage, name: str = "up") -> Process:
-    """`llmgw up`, once it has answered its own question through its gateway."""
+def up_with(stage: Stage, name: str = "up", wrapper: Sequence[str] = (), more: Sequence[str] = ()) -> Process:
+    """`llmgw up`, just begun."""
     listen = ("--listen", f"127.0.0.1:{stage.gateway_port}", "--metrics", f"127.0.0.1:{stage.metrics_port}")
     where = ("--control", stage.server_address, *listen, "--state-dir", str(stage.directory / "up"))
-    started = stage.processes.llmgw(name, "up", str(stage.repository / "catalog"), *where)
+    catalog = str(stage.repository / "catalog")
+    return stage.processes.llmgw(name, "up", catalog, *where, *more, wrapper=wrapper)
+
+
+def up(stage: Stage, name: str = "up") -> Process:
+    """`llmgw up`, once it has answered its own question through its gateway."""
+    started = up_with(stage, name)
 
     def serves() -> bool:
         started.must_run()
@@ -55,6 +63,31 @@ def test_up_serves_and_leaves_nothing_behind(stage: Stage, number: signal.Signal
     assert not proc.alive(engine.pid), started.said()
     assert stage.engines() == []
     assert len(stage.cached("alpha")) == 1
+
+
+def test_a_screen_that_closes_first_does_not_end_the_drain(stage: Stage, tmp_path: pathlib.Path) -> None:
+    """`up 2>&1 | tee`: Ctrl-C ends tee as well, and the lines of the farewell have nobody to read them."""
+    pipe = tmp_path / "screen"
+    os.mkfifo(pipe)
+    screen, shown = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK), bytearray()
+    started = up_with(stage, "up", ("sh", "-c", 'exec "$@" > "$0" 2>&1', str(pipe)), ("-v",))
+
+    def serves() -> bool:
+        started.must_run()
+        with contextlib.suppress(BlockingIOError):
+            shown.extend(os.read(screen, 65536))
+        return b"Ctrl-C drains" in shown
+
+    wait_for(serves, "it says how to stop it", within=60.0)
+    (engine,) = stage.engines()
+
+    os.close(screen)
+    started.signal(signal.SIGINT)
+
+    wait_for(lambda: not started.running, "it ends", within=30.0)
+    assert started.stop() == 0
+    assert not proc.alive(engine.pid)
+    assert stage.engines() == []
 
 
 def test_up_again_fetches_nothing(stage: Stage) -> None:

@@ -1,12 +1,15 @@
 """What the verbs that run a process have in common: timers, state directories, logs, signals."""
 
 import asyncio
+import contextlib
 import dataclasses
 import errno
+import io
 import logging
 import os
 import pathlib
 import signal
+import sys
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -88,10 +91,43 @@ def state_dir(given: pathlib.Path | None, process: str) -> pathlib.Path:
 
 
 def log_to_stderr(level: int = logging.INFO) -> None:
-    """One line an event on stderr."""
+    """One line an event on stderr. From now on a screen that is closed is written to in vain."""
+    sys.stdout, sys.stderr = _outliving(sys.stdout), _outliving(sys.stderr)
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s")
     for noisy in ("httpx", "httpcore", "hpack", "watchfiles"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
+
+
+class _Screen(io.FileIO):
+    """A terminal, a file or a pipe that may close before we end: what it does not take is nobody's any more.
+
+    Ctrl-C ends the `tee` of `llmgw up | tee` too, and the drain that it asks for has lines to write.
+    """
+
+    def write(self, data: Any) -> int | None:
+        """How much was written; all of it where that cannot be."""
+        try:
+            return super().write(data)
+        except OSError:
+            return memoryview(data).nbytes
+
+
+def _outliving(stream: Any) -> Any:
+    """`stream` by way of a `_Screen`; itself where it is no file of the system."""
+    if not isinstance(stream, io.TextIOWrapper):
+        return stream
+    if not isinstance(getattr(stream.buffer, "raw", stream.buffer), io.FileIO):  # unbuffered has no raw one
+        return stream
+    with contextlib.suppress(OSError):
+        stream.flush()
+    screen = io.BufferedWriter(_Screen(stream.fileno(), "w", closefd=False))
+    return io.TextIOWrapper(
+        screen,
+        encoding=stream.encoding,
+        errors=stream.errors,
+        line_buffering=stream.line_buffering,
+        write_through=stream.write_through,
+    )
 
 
 def run_until_signal(work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
