@@ -8,6 +8,9 @@ import dataclasses
 import fnmatch
 from collections import Counter
 from collections.abc import Callable, Iterable
+from typing import Annotated
+
+import pydantic
 
 from llmgw.catalog.model import Catalog
 from llmgw.errors import Failed
@@ -45,7 +48,7 @@ class Given:
     cluster: str = ""
     applied: str = ""
     age: float = 0.0
-    board: Board | None = None
+    board: Annotated[pydantic.InstanceOf[Board] | None, pydantic.Field(exclude=True)] = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -117,7 +120,8 @@ def suppose(fleet: Fleet, asked: Asked, now: float) -> tuple[Fleet, Named]:
 
 def _node(fleet: Fleet, name: str) -> str:
     """The id of the node that people call so."""
-    found = [node for node, known in fleet.nodes.items() if name in (known.info.name, node)]
+    found = [name] if name in fleet.nodes else []
+    found += [node for node, known in fleet.nodes.items() if name == known.info.name]
     if not found:
         names = ", ".join(sorted(node.info.name for node in fleet.nodes.values())[:20])
         raise Failed(
@@ -165,7 +169,7 @@ def split(plan: Plan, before: Plan) -> Plan:
 
 
 def _key(row: Row) -> tuple[str, ...]:
-    return (row.symbol, row.model, row.code, row.generation, row.said)
+    return (row.symbol, row.model, row.code, row.generation, row.why)
 
 
 # What is shown of it --------------------------------------------------------------------------------

@@ -2,12 +2,14 @@
 
 import json
 import pathlib
+import shutil
 from collections.abc import Iterator
 
 import pytest
 
 from llmgw.cli import main
 from llmgw.cli.exits import Exit
+from llmgw.cli.uploads import read_upload
 from llmgw.planning.markdown import read_header
 from tests.control.repository import Repository
 from tests.support import recorded
@@ -50,6 +52,38 @@ def test_the_header_says_what_was_read(repository: Repository, capsys: pytest.Ca
     assert f"catalog {head} (main)" in plans(capsys, "--ref", "main")[1]
     (repository.root / ".git").rename(repository.root / "no-git")
     assert "(in no git repository)" in plans(capsys)[1]
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [("ignored", "(not in git)"), ("untracked", "(not in git)"), ("empty", "(no commit yet)")],
+)
+def test_what_no_commit_has_is_never_called_clean(
+    repository: Repository, capsys: pytest.CaptureFixture[str], how: str, said: str
+) -> None:
+    """A catalog that git ignores, does not know or has never committed bears no commit's name."""
+    where = repository.root / "other"
+    shutil.copytree(repository.root / "catalog", where)
+    if how == "ignored":
+        (repository.root / ".git" / "info").mkdir(exist_ok=True)
+        (repository.root / ".git" / "info" / "exclude").write_text("other/\n")
+    if how == "empty":
+        shutil.rmtree(repository.root / ".git")
+        repository.git("init", "--quiet")
+    assert said in plans(capsys, "other")[1].splitlines()[0]
+    code, _, err = plans(capsys, "other", "--fail-on", "dirty")
+    assert (code, err) == (Exit.FAIL_ON, "fails on: dirty\n")
+    assert read_upload(where).commit == ""
+
+
+def test_a_file_that_git_ignores_is_not_clean(
+    repository: Repository, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is a part of the catalog that is read, and of no commit."""
+    (repository.root / ".git" / "info").mkdir(exist_ok=True)
+    (repository.root / ".git" / "info" / "exclude").write_text("new.*\n")
+    repository.write({"models/new.yaml": recorded.model("new", recorded.QWEN, "one-h100"), "new.txt": "x"})
+    assert "(HEAD) + 1 uncommitted: !! catalog/models/new.yaml" in plans(capsys)[1].splitlines()[0]
 
 
 def test_a_ref_is_read_from_git_and_not_from_the_directory(

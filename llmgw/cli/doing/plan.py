@@ -11,11 +11,14 @@ import pydantic
 from llmgw.cli import names, output
 from llmgw.cli.client import Client
 from llmgw.cli.exits import Exit
+from llmgw.cli.options import naming
 from llmgw.cli.uploads import Upload, read_upload
 from llmgw.errors import Failed
 from llmgw.fleet.node import NodeInfo
 from llmgw.kit.clock import SystemClock
+from llmgw.kit.text import safe
 from llmgw.planning.asking import Asked
+from llmgw.planning.fired import options
 from llmgw.planning.markdown import comment
 from llmgw.planning.plan import Plan
 from llmgw.planning.render import counts, plan_lines, summary_lines
@@ -64,16 +67,16 @@ def run(
     if shown.explain:
         plan = _with_authors(plan, upload, source)
     for form, path in shown.also:
-        _write(path, _text(plan, form, shown, upload, None) + "\n")
+        _write(path, _text(plan, form, shown, upload, source.path) + "\n")
     if shown.save is not None:
         from llmgw.cli.saved import save
 
         save(shown.save, plan, upload)
     if shown.output == "text":
-        output.say(_text(plan, "text", shown, upload, output.width()).splitlines())
+        output.say(_text(plan, "text", shown, upload, source.path, output.width()).splitlines())
         _next(plan, source)
     else:
-        click.echo(_text(plan, shown.output, shown, upload, None))
+        click.echo(_text(plan, shown.output, shown, upload, source.path))
     return _exit(plan, upload, fail_on, detailed_exitcode=detailed_exitcode)
 
 
@@ -112,9 +115,7 @@ def _planned(source: Source, upload: Upload, base: dict[str, str] | None, asked:
         client = Client(source.server)
         plan = client.ask(Plan, "/v1/plan", body)
         names.saw_plan(client.server, plan.id)
-    read = upload.read
-    if read == "in no git repository":
-        read = f"{plan.catalog_digest[:12]} ({read})"
+    read = upload.read if upload.commit else f"{plan.catalog_digest[:12]} ({upload.read})"
     return dataclasses.replace(plan, catalog=read)
 
 
@@ -129,14 +130,17 @@ def _with_authors(plan: Plan, upload: Upload, source: Source) -> Plan:
     return dataclasses.replace(plan, rows=rows)
 
 
-def _text(plan: Plan, form: str, shown: Shown, upload: Upload, width: int | None) -> str:
+def _text(
+    plan: Plan, form: str, shown: Shown, upload: Upload, path: pathlib.Path, width: int | None = None
+) -> str:
     if form == "json":
         return plan_json(plan)
     if form == "markdown":
-        return comment(plan, head=upload.commit)
+        return comment(plan, head=upload.commit, apply=naming("apply", path))
     if shown.summary:
         return "\n".join(summary_lines(plan, width=width))
-    return "\n".join(plan_lines(plan, explain=shown.explain, width=width))
+    apply = naming("apply", path)
+    return "\n".join(plan_lines(plan, explain=shown.explain, width=width, apply=apply))
 
 
 def _write(path: pathlib.Path, text: str) -> None:
@@ -150,9 +154,9 @@ def _next(plan: Plan, source: Source) -> None:
     if plan.rows and all(row.origin == "healing" for row in plan.rows):
         click.echo("Nothing to apply: the control plane does this by itself.", err=True)
     elif not plan.empty and not plan.suppose and source.fleet is None and not source.base:
-        allowed = "".join(f" {guard.allow}" for guard in plan.guards)
-        ref = f" --ref {source.ref}" if source.ref else ""
-        click.echo(f"Next: llmgw apply{ref} --expect {plan.id}{allowed}", err=True)
+        way = f"{naming('apply', source.path)} --expect {plan.id} {options(plan.guards)}".rstrip()
+        where = f", where {safe(source.ref)} is checked out" if source.ref else ""
+        click.echo(f"Next: {safe(way)}{where}", err=True)
 
 
 def _exit(plan: Plan, upload: Upload, fail_on: Sequence[str], *, detailed_exitcode: bool) -> int:
