@@ -149,7 +149,8 @@ def _gateways(facts: Facts) -> Iterator[Finding]:
 
 def _models(facts: Facts) -> Iterator[Finding]:
     for each in facts["failing"]:
-        said = f"{each['model']} failed to start {count(each['failures'], 'time')}: {each['reason']}"
+        what = each.get("said") or f"failed to start {count(each['failures'], 'time')}"
+        said = f"{each['model']} {what}: {each['reason']}"
         yield Finding("wrong", "models", said, f"llmgw why {each['model']}")
     for model in facts["unplaced"]:
         yield Finding("wrong", "models", f"{model} finds no place", f"llmgw why {model}")

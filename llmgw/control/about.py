@@ -148,7 +148,12 @@ class About:
                 "engines": _missing_engines(view),
                 "unplaced": [item.model for item in self._loop.unplaced],
                 "failing": [
-                    {"model": model, "failures": trouble.failures, "reason": trouble.reason}
+                    {
+                        "model": model,
+                        "failures": trouble.failures,
+                        "reason": trouble.reason,
+                        "said": trouble.said,
+                    }
                     for (model, _), trouble in sorted(view.ledger.troubles.items())
                 ],
             }

@@ -32,7 +32,10 @@ class Node:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Shard:
-    """A shard as last reported, and the order that is under way for it."""
+    """A shard as last reported, and the order that is under way for it.
+
+    `served` is for how many seconds one that failed had been ready; 0 = it never was.
+    """
 
     spec: ShardSpec
     status: ShardStatus
@@ -40,6 +43,7 @@ class Shard:
     confirmed: bool = True
     ordered: Literal["", "assign", "start", "stop"] = ""
     ordered_at: float = 0.0
+    served: float = 0.0
 
     @property
     def state(self) -> str:
@@ -212,8 +216,10 @@ class Draft:
                 del self._shards.write[status.key]
             else:
                 since = shard.since if status.state == shard.state else now - status.age
+                ended = status.state == "failed" and shard.state in ("ready", "draining")
+                served = max(0.0, since - shard.since) if ended else shard.served
                 self._shards.write[status.key] = dataclasses.replace(
-                    shard, status=status, since=since, confirmed=True
+                    shard, status=status, since=since, confirmed=True, served=served
                 )
 
     def _heard(self, name: str, now: float) -> None:

@@ -10,7 +10,6 @@ from llmgw.fleet.world import Fleet
 from llmgw.kit.text import count
 from llmgw.kit.units import show_seconds
 from llmgw.planning.ledger import Trouble
-from llmgw.planning.needs import stays
 from llmgw.planning.scaling import wanted
 from llmgw.planning.view import View
 
@@ -64,17 +63,20 @@ def _names(fleet: Fleet, nodes: Collection[str]) -> str:
 
 
 def _halted(view: View) -> list[str]:
-    """Roll-outs whose new generation fails to start, each with what serves meanwhile and what helps."""
+    """Roll-outs whose new generation fails to start, each with what serves meanwhile and what helps.
+
+    What ended after it had served, or moves from one node to another, is no roll-out.
+    """
     wants = view.board.wants
     if wants is None:
         return []
     said: list[str] = []
     for (model, generation), trouble in sorted(view.ledger.troubles.items()):
         want, marks = wants.models.get(model), view.desired.marks
-        if want is None or generation not in want.generations or model in marks.paused:
+        if want is None or generation not in want.generations or model in marks.paused or trouble.served:
             continue
         of = [r for r in view.of_model(model) if r.serves and r.id not in view.ledger.drains]
-        old = [replica for replica in of if not stays(replica, want.generations, marks)]
+        old = [replica for replica in of if replica.generation not in want.generations]
         gap = view.ledger.gap is not None and view.ledger.gap.model == model
         if old or gap:
             said.append(_halt(model, generation, trouble, len(of), wanted(view, want.model), gap=gap))

@@ -8,6 +8,8 @@ import dataclasses
 from collections.abc import Mapping
 
 from llmgw.fleet.routes import Routes
+from llmgw.kit.text import count
+from llmgw.kit.units import show_seconds
 
 MOST_CARDS = 64
 
@@ -17,6 +19,7 @@ class Trouble:
     """Failed starts of one (model, generation); the newest was `at`. `until` is when it may be tried again.
 
     `nodes` are where the newest failed; `cards` (GPU UUIDs, the newest `MOST_CARDS`) had too little memory for it.
+    `served` is for how many seconds the newest had been ready before it ended; 0 = its start failed.
     `profile` is what it was run with; `elsewhere` = it serves on other nodes, so that it is these that are to blame.
     """
 
@@ -28,6 +31,15 @@ class Trouble:
     cards: tuple[str, ...] = ()
     profile: str = ""
     elsewhere: bool = False
+    served: float = 0.0
+
+    @property
+    def said(self) -> str:
+        """What happened, and how often in a row."""
+        if not self.served:
+            return f"failed to start {count(self.failures, 'time')}"
+        often = f", failure {self.failures} in a row" if self.failures > 1 else ""
+        return f"ended after {show_seconds(self.served)} serving{often}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -37,7 +37,10 @@ def charge(view: View, chance: Chance) -> Ledger:
             nodes = tuple(sorted(shard.spec.node for shard in broken))
             cards = _cards(troubles[key].cards if key in troubles else (), broken)
             profile = replica.spec.profile.name
-            troubles[key] = Trouble(failures, until, replica.why, nodes, view.now, cards, profile)
+            served = max((shard.served for shard in broken), default=0.0)
+            troubles[key] = Trouble(
+                failures, until, replica.why, nodes, view.now, cards, profile, served=served
+            )
             charged.add(name)
     for key in [key for key in troubles if _forgiven(view, key, troubles) or not _current(view, key)]:
         del troubles[key]

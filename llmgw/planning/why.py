@@ -126,11 +126,12 @@ def stops_all(view: View) -> Iterator[str]:
 def _trouble(view: View, name: str, generation: str, trouble: Trouble) -> Iterator[str]:
     left = trouble.until - view.now
     when = f"try {trouble.failures + 1} in {show_seconds(left)}" if left > 0 else "it may be tried now"
-    yield f"generation {generation[:6]} failed to start {count(trouble.failures, 'time')}, {when}; last: {trouble.reason}"
+    last = trouble.reason if trouble.served else f"last: {trouble.reason}"
+    yield f"generation {generation[:6]} {trouble.said}, {when}; {last}"
     if trouble.nodes:
         yield f"nodes avoided where others fit: {', '.join(map(view.fleet.name, trouble.nodes))}"
     older = [r.id for r in view.of_model(name) if r.generation != generation and r.serves]
-    if older:
+    if older and not trouble.served:
         yield f"the roll-out of {generation[:6]} is halted: {', '.join(older)} of before go on serving"
 
 
@@ -167,8 +168,25 @@ def _next_of_model(
     if name in view.desired.marks.paused:
         return f"llmgw resume {name}"
     if troubles:
-        return f"llmgw logs {name} --previous, then llmgw retry {name}"
+        return _next_of_trouble(view, name, troubles)
     return f"llmgw events --for {name}" if missing is None else "llmgw nodes"
+
+
+def _next_of_trouble(view: View, name: str, troubles: list[tuple[str, Trouble]]) -> str:
+    """Its last words; then another try, or, where another generation serves, the way back to that."""
+    look = f"llmgw logs {name} --previous, then llmgw retry {name}"
+    failing = dict(troubles)
+    if not any(r.serves and r.generation not in failing for r in view.of_model(name)):
+        return look
+    return f"{look}; where it needs another profile: correct {_written(view, troubles)}, or llmgw rollback"
+
+
+def _written(view: View, troubles: list[tuple[str, Trouble]]) -> str:
+    """The profile that failed last, with its line."""
+    profile = max(troubles, key=lambda found: found[1].at)[1].profile
+    catalog = view.desired.catalog
+    place = catalog.place(f"profile/{profile}") if catalog is not None and profile else None
+    return f"{place}" if place is not None else "the profile"
 
 
 # --- a replica -------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 import dataclasses
 
 from llmgw.fleet.node import Gpu
+from llmgw.kit.units import show_seconds
 from llmgw.planning.desired import Marks
 from llmgw.planning.view import View, look
 from llmgw.planning.why import Why, why_model, why_replica
@@ -55,6 +56,26 @@ def test_a_back_off_says_how_often_when_and_why() -> None:
     assert why.try_next == "llmgw logs qwen --previous, then llmgw retry qwen"
 
 
+def test_an_engine_that_ends_after_it_served_did_not_fail_to_start() -> None:
+    """Killed after minutes of serving: that is said, and neither then nor while a node is drained a roll-out halts."""
+    story = served(nodes=2).after(180)
+    (name,) = story.ready()
+    key = (name, 0)
+    ready = story.now - story.fleet.shards[key].since
+    story.says(key, "failed", reason="killed by SIGKILL").decides()
+    text = "\n".join(of_model(story).said)
+    assert f"ended after {show_seconds(ready)} serving, try 2 in " in text
+    assert "rank 0: killed by SIGKILL" in text
+    assert "failed to start" not in text
+    story.after(60).runs()
+    (again,) = story.ready()
+    assert story.ledger.troubles, "not forgiven yet"
+    story.marks(Marks(draining={story.fleet.shards[again, 0].spec.node: "memory (dana)"})).decides()
+    assert story.last is not None
+    assert not [said for said in story.last.alarms if "roll-out" in said]
+    assert "roll-out" not in "\n".join(of_model(story).said)
+
+
 def test_a_halted_roll_out_names_what_goes_on_serving() -> None:
     """The new generation fails: the old replica serves, and that is said."""
     story = served()
@@ -62,7 +83,9 @@ def test_a_halted_roll_out_names_what_goes_on_serving() -> None:
     story.adopts(a_catalog(a_model(source=a_model("other").source)))
     assigned = next(a for a in story.decides() if hasattr(a, "spec"))
     story.says(assigned.spec.key, "failed", reason="exit 1").decides()
-    assert any(f"is halted: {old} of before go on serving" in said for said in of_model(story).said)
+    why = of_model(story)
+    assert any(f"is halted: {old} of before go on serving" in said for said in why.said)
+    assert why.try_next.endswith("or llmgw rollback")
 
 
 def test_a_paused_model_says_who_and_why() -> None:
