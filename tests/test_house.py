@@ -52,6 +52,27 @@ def test_packages_import_nothing() -> None:
     assert full == []
 
 
+def test_every_child_gets_an_environment_of_its_own() -> None:
+    """What is started without one inherits every secret that we were given."""
+    started = [
+        (path, call)
+        for path in tracked("llmgw/**/*.py")
+        for call in ast.walk(ast.parse(path.read_text()))
+        if isinstance(call, ast.Call)
+        and re.fullmatch(
+            r"subprocess\.(run|Popen|call|check_\w+)|.*create_subprocess_\w+", ast.unparse(call.func)
+        )
+    ]
+    bare = [
+        f"{path.relative_to(ROOT)}:{call.lineno}"
+        for path, call in started
+        if all(keyword.arg != "env" for keyword in call.keywords)
+    ]
+
+    assert len(started) > 5
+    assert bare == []
+
+
 def test_no_file_names_a_machine_or_a_registry() -> None:
     """What is here works anywhere: no path of somebody's machine, no host of a package registry."""
     found = [

@@ -32,8 +32,8 @@ T = TypeVar("T")
 KEPT_REVISIONS = 200
 MAKE_ROOM = "make room there, or name another --state-dir"
 _FOLLOWED = pydantic.TypeAdapter(Followed)
-_LAST_EPOCH = 1 << 40
-"""Far beyond the seconds of any wall clock, and a number that every release can carry on."""
+_LONGEST_EPOCH = 12
+"""Digits: far beyond the seconds of any wall clock, and a number that every release can carry on."""
 _NUMBERED = re.compile(r"\d{8,12}\.json", re.ASCII)
 _MARKS = pydantic.TypeAdapter(Kept)
 _PLAN = pydantic.TypeAdapter(Plan)
@@ -206,7 +206,8 @@ class Store:
         try:
             names = os.listdir(directory) if directory.exists() else []
         except OSError as error:
-            raise Failed(f"cannot read {directory}: {_because(error)}", help=MAKE_ROOM) from error
+            because = (error.strerror or str(error)).lower()
+            raise Failed(f"cannot read {directory}: {because}", help="put the directory back") from error
         return sorted(int(name[:-5]) for name in names if _NUMBERED.fullmatch(name))
 
     def revision(self, number: int) -> Revision:
@@ -251,10 +252,10 @@ class Store:
 
 
 def _epoch(data: bytes) -> int:
-    epoch = int(data)
-    if not 0 <= epoch <= _LAST_EPOCH:
+    text = data.strip()
+    if not text.isdigit() or len(text) > _LONGEST_EPOCH:
         raise ValueError("that is no epoch")
-    return epoch
+    return int(text)
 
 
 def _followed(data: bytes) -> Any:
