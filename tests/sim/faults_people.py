@@ -197,12 +197,12 @@ def _machine(world: "World", fault: Fault) -> str:
 
 
 PEOPLE_KINDS: dict[str, Kind] = {
-    "cordon": _marked("cordon", "uncordon", _machine, longest=600.0, most=12),
+    "cordon": _marked("cordon", "uncordon", _machine, longest=600.0, most=17),
     "node-drain": _marked("drain", "uncordon", _machine, longest=600.0, most=2),
-    "pause": _marked("pause", "resume", _model, longest=300.0, most=14),
+    "pause": _marked("pause", "resume", _model, longest=300.0, most=16),
     "confirm-lost": _gone("confirm-lost", _no_further),
     "forget": _gone("forget", _forget),
-    "retry": Kind(retry, longest=0.1, most=8),
+    "retry": Kind(retry, longest=0.1, most=16),
     "rush": Kind(rush, longest=400.0, most=17),
     "planned": Kind(planned, longest=60.0, most=4, counts=False),
     "bad-node": Kind(bad_node, longest=200.0, most=9),

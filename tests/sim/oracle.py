@@ -512,6 +512,12 @@ class Oracle:
         ranks = [self._world.engine((endpoint.replica, peer.rank)) for peer in head.spec.peers]
         return all(rank is not None and rank.ready_at is not None for rank in ranks)
 
+    def _given_up_by_people(self, replica: str) -> bool:
+        """Whether somebody said that a node of it is gone."""
+        head = self._world.engine((replica, 0))
+        confirmed = self._world.marks.confirmed_lost
+        return head is not None and any(peer.node in confirmed for peer in head.spec.peers)
+
     def adopting(self, gateway: Gateway, routes: Routes) -> None:
         """S4: no table takes away what serves, unless it was drained or stopped."""
         if routes.partial:
@@ -525,6 +531,7 @@ class Oracle:
                 or replica in self._stopped
                 or replica in self._life.failed
                 or replica in self._given_up.get(routes.version, ())
+                or self._given_up_by_people(replica)
             ):
                 continue
             serves = bool(self._world.serving_replica(replica))
