@@ -6,6 +6,8 @@ one function, so that the two cannot disagree.
 
 import dataclasses
 import fnmatch
+import hashlib
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Annotated
@@ -94,6 +96,8 @@ def answer(
     plan = planned(new)
     if base is not None:
         plan = split(plan, planned(dataclasses.replace(new, catalog=base)))
+    if supposed:  # it is of another fleet, so it is another plan: nobody applies this one by its id
+        plan = dataclasses.replace(plan, digest=_supposing(plan.digest, supposed))
     plan = dataclasses.replace(plan, cluster=given.cluster, applied=given.applied, suppose=supposed)
     return only(plan, asked.only) if asked.only else plan
 
@@ -116,6 +120,11 @@ def suppose(fleet: Fleet, asked: Asked, now: float) -> tuple[Fleet, Named]:
         fleet = _requested(fleet, name)
         said.append(f"{name} is rebuilt")
     return fleet, tuple(said)
+
+
+def _supposing(digest: str, supposed: Named) -> str:
+    """The identity of a plan with that digest under these suppositions."""
+    return hashlib.sha256(json.dumps([digest, *supposed]).encode()).hexdigest()
 
 
 def _node(fleet: Fleet, name: str) -> str:

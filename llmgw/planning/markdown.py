@@ -2,7 +2,8 @@
 
 `llmgw plan -o markdown` prints it, `llmgw ci comment` posts it, `llmgw ci plan-id` reads the header back.
 Whatever a catalog says is data: no name can ping anybody, end the header or leave its cell. Over the limit of
-GitHub details are dropped from the bottom, and such a comment approves nothing. Pure.
+GitHub details are dropped from the bottom, and such a comment approves nothing; nor does one in which a
+difference had to be cut. Pure.
 """
 
 import dataclasses
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 
 from llmgw.kit.text import count, safe, shortened
 from llmgw.kit.units import show_bytes, show_seconds
+from llmgw.planning.fired import options
 from llmgw.planning.plan import NotPlaced, Plan
 from llmgw.planning.render import SECTIONS, counts, how_long, plan_lines, refusal_lines, spans, told_rows
 from llmgw.planning.rows import Row
@@ -45,15 +47,26 @@ def escaped(text: str) -> str:
     return plain.replace("://", "&#58;//").replace("www.", "www&#46;")
 
 
-def comment(plan: Plan, *, head: str = "") -> str:
-    """The comment, at most `LIMIT` characters. `head` is the commit that was planned."""
-    whole, end = _body(plan), "\n".join(_end(plan))
-    header = Header(plan.cluster, plan.digest, head)
+def comment(plan: Plan, *, head: str = "", apply: str = "llmgw apply") -> str:
+    """The comment, at most `LIMIT` characters. `head` is the commit that was planned, `apply` what applies it."""
+    whole, end = _body(plan, apply), "\n".join(_end(plan, apply))
+    header = Header(plan.cluster, plan.digest, head, truncated=not _is_whole(plan))
     text = "\n".join([header_line(header), *whole, end])
     if len(text) <= LIMIT:
         return text
     first = header_line(dataclasses.replace(header, truncated=True))
     return "\n".join([first, *_cut(whole, LIMIT - len(first) - len(end) - 2), end])
+
+
+def _is_whole(plan: Plan) -> bool:
+    """Whether the cells show every difference to its end."""
+    return not any(row.more or any(len(safe(text)) > _CELL for text in _texts(row)) for row in plan.rows)
+
+
+def _texts(row: Row) -> Iterator[str]:
+    """What a row says of the change."""
+    yield from (row.model, row.said)
+    yield from (said for said, _ in row.also)
 
 
 def header_line(header: Header) -> str:
@@ -77,11 +90,14 @@ def read_header(text: str) -> Header | None:
     return header if sound else None
 
 
-def _body(plan: Plan) -> list[str]:
+def _body(plan: Plan, apply: str) -> list[str]:
     """Everything between the header and the end, most important first."""
     lines = [f"### llmgw plan{f' for {escaped(plan.cluster)}' if plan.cluster else ''}: {_title(plan)}", ""]
     if plan.suppose:
         lines += [f"What if: {escaped(said)}  " for said in plan.suppose] + [""]
+    if not _is_whole(plan):
+        said = "Not every difference is shown to its end, so this cannot be approved here. Read it with `llmgw plan`."
+        lines += ["> [!WARNING]", f"> {said}", ""]
     for said in (*plan.alarms, *plan.warnings):
         lines += ["> [!WARNING]", f"> {escaped(said)}", ""]
     for guard in plan.guards:
@@ -93,7 +109,7 @@ def _body(plan: Plan) -> list[str]:
             lines += [f"**{title}**", "", *_table(rows, waiting), ""]
     lines += _service(plan)
     if plan.rows or plan.unplaced:
-        lines += _details(plan)
+        lines += _details(plan, apply)
     return lines
 
 
@@ -117,6 +133,7 @@ def _title(plan: Plan) -> str:
 def _table(rows: list[Row], waiting: list[NotPlaced]) -> Iterator[str]:
     yield "| | replica | where | why | line | fetch | ready in |"
     yield "|:-:|---|---|---|---|--:|--:|"
+    differs = ("", "")
     for row in rows:
         comes = row.symbol in ("+", "+/-", "-/+", "=>")
         name = row.replica if row.symbol in ("-", "=>") and row.replica else row.model
@@ -125,17 +142,25 @@ def _table(rows: list[Row], waiting: list[NotPlaced]) -> Iterator[str]:
             symbol.replace("~", "&#126;"),
             f"<code>{escaped(name)}</code>",
             escaped(_where(row)),
-            escaped(row.said),
+            escaped(row.said)
+            + (_also(row) if (row.model, row.why) != differs else " and as above" * bool(row.also)),
             escaped(row.place),
             _fetch(row) if comes else "",
             show_seconds(row.seconds) if comes and row.seconds is not None else "",
         ]
+        differs = (row.model, row.why)
         yield f"| {' | '.join(cells)} |"
     for item in waiting:
         why = f"fits on none of {count(item.nodes, 'node')}"
         if item.would_fit:
             why += f"; would fit if {item.would_fit[0]}"
         yield f"| **!** | <code>{escaped(item.model)}</code> | | {escaped(why)} | | | |"
+
+
+def _also(row: Row) -> str:
+    """The differences beyond the one that the row tells, each on its line of the cell."""
+    more = [f"+{row.more} more"] if row.more else []
+    return "".join(f"<br>{line}" for line in [*(escaped(said) for said, _ in row.also), *more])
 
 
 def _where(row: Row) -> str:
@@ -165,15 +190,17 @@ def _service(plan: Plan) -> Iterator[str]:
     yield ""
 
 
-def _details(plan: Plan) -> Iterator[str]:
+def _details(plan: Plan, apply: str) -> Iterator[str]:
     """The plan as text, in the colours of a diff."""
     yield "<details><summary>Placement, sums, reasons</summary>"
     yield ""
     yield "```diff"
-    for line in plan_lines(dataclasses.replace(plan, cluster="", catalog="")):
+    for line in plan_lines(dataclasses.replace(plan, cluster="", catalog=""), apply=apply):
         yield _fenced(line)
     for item in plan.unplaced:
-        yield from (_fenced(f"  {item.model}: {line}") for line in refusal_lines(item, every=True))
+        yield from (
+            _fenced(f"  {item.model}: {line}") for line in refusal_lines(item, plan.suppose, every=True)
+        )
     yield "```"
     yield "</details>"
     yield ""
@@ -214,7 +241,7 @@ def _cut(whole: list[str], room: int) -> list[str]:
     return [*kept, "", "> [!WARNING]", f"> {said} Read it with `llmgw plan`.", ""]
 
 
-def _end(plan: Plan) -> Iterator[str]:
+def _end(plan: Plan, apply: str) -> Iterator[str]:
     """Of what the plan was made, and what follows."""
     words = [
         f"catalog {plan.catalog}" if plan.catalog else "",
@@ -224,4 +251,5 @@ def _end(plan: Plan) -> Iterator[str]:
     yield f"<sub>{escaped(' · '.join(filter(None, words)))}</sub>"
     if not plan.empty and not plan.suppose:
         yield ""
-        yield f"After the merge: `llmgw apply --expect {plan.id}`. If the plan is another one by then, nothing is changed."
+        way = f"{apply} --expect {plan.id} {options(plan.guards)}".rstrip().replace("`", "'")
+        yield f"After the merge: `{safe(way)}`. If the plan is another one by then, nothing is changed."

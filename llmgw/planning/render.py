@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from llmgw.kit.text import columns, count, fitted, safe
 from llmgw.kit.units import show_bytes, show_seconds
 from llmgw.planning.figures import disk_line, memory_line, ready_line
+from llmgw.planning.fired import options
 from llmgw.planning.plan import NotPlaced, Plan, Service
 from llmgw.planning.rows import Origin, Row
 
@@ -34,14 +35,19 @@ SECTIONS: dict[Origin, str] = {
     "healing": "Self-healing, with or without this change",
 }
 
+WITHOUT = "without "
+"""How a supposition begins that takes a node away."""
+
 _REASON = 3
 """The column of a row that gives way in a narrow terminal."""
 _STOPS = 12
 """Stops that the end of a plan repeats by name; the rest are counted."""
 
 
-def plan_lines(plan: Plan, *, explain: bool = False, width: int | None = None) -> list[str]:
-    """The whole plan; the last line counts."""
+def plan_lines(
+    plan: Plan, *, explain: bool = False, width: int | None = None, apply: str = "llmgw apply"
+) -> list[str]:
+    """The whole plan; the last line counts. `apply` is the command that applies it, for hints."""
     lines = header_lines(plan)
     warnings = [f"  warning: {safe(said)}" for said in (*plan.alarms, *plan.warnings)]
     lines += [*warnings, ""] if warnings else []
@@ -55,17 +61,19 @@ def plan_lines(plan: Plan, *, explain: bool = False, width: int | None = None) -
                 title,
                 "",
                 *_rows([*rows, *alone], width, told.details),
-                *_unplaced(waiting, explain),
+                *_unplaced(waiting, explain, plan.suppose),
                 "",
             ]
-    moved = [row for row in plan.service if not row.now == row.lowest == row.after]
+    replaced = {row.model for row in plan.rows if row.symbol in ("+/-", "-/+", "=>")}
+    moved = [row for row in plan.service if row.model in replaced or not row.now == row.lowest == row.after]
     if moved:
         lines += [*_service(moved), ""]
     if used := legend(plan):
         lines += [*_legend(used, width), ""]
     lines += _stops(plan)
-    for guard in plan.guards:
-        lines += [f"blocked: {safe(guard.said)}", f"  if that is meant: llmgw apply {safe(guard.allow)}"]
+    lines += [f"blocked: {safe(guard.said)}" for guard in plan.guards]
+    if plan.guards and not plan.suppose:
+        lines.append(f"  if that is meant: {safe(apply)} {safe(options(plan.guards))}")
     return [*lines, summary(plan)]
 
 
@@ -76,7 +84,7 @@ def summary_lines(plan: Plan, *, width: int | None = None) -> list[str]:
             f"  {row.symbol}",
             _name(row),
             _where(row),
-            safe(row.said),
+            _in_short(row),
             _bytes(row),
             "" if row.seconds is None or not _comes(row) else show_seconds(row.seconds),
         ]
@@ -131,14 +139,21 @@ def _legend(used: Iterable[str], width: int | None) -> list[str]:
     return lines
 
 
+def _in_short(row: Row) -> str:
+    """Why, with how many other differences there are."""
+    others = len(row.also) + row.more
+    return f"(+{others} more) {safe(row.said)}" if others else safe(row.said)
+
+
 class _Told:
-    """The details of each row; a sum of memory that was just shown is not shown again."""
+    """The details of each row; differences and a sum of memory that were just shown are not shown again."""
 
     def __init__(self, explain: bool) -> None:
-        self._explain, self._last = explain, ("", "")
+        self._explain, self._last, self._differs = explain, ("", ""), ("", "")
 
     def details(self, row: Row) -> Iterator[str]:
         """Lines under a row, without their indentation."""
+        yield from self._also(row)
         if row.blame and self._explain:
             yield f"by        {safe(row.blame)}"
         if _comes(row):
@@ -148,6 +163,19 @@ class _Told:
                 yield f"ready in  {safe(ready)}"
         if self._explain:
             yield from (f"rank {rank}: {safe(shlex.join(argv))}" for rank, argv in enumerate(row.commands))
+
+    def _also(self, row: Row) -> Iterator[str]:
+        """The differences beyond the one that the row tells."""
+        if not row.also:
+            return
+        if (row.model, row.why) == self._differs:
+            yield "also      as above"
+            return
+        self._differs = (row.model, row.why)
+        for head, (said, place) in zip(("also", *[""] * len(row.also)), row.also, strict=False):
+            yield f"{head:10}{safe(said)}{f'  {safe(place)}' if place else ''}"
+        if row.more:
+            yield f"{'':10}+{row.more} more, not told here"
 
     def _memory(self, row: Row) -> Iterator[str]:
         if row.memory is None:
@@ -207,19 +235,21 @@ def _bytes(row: Row) -> str:
     return "<= size unknown" if row.fetch is None else f"<= {show_bytes(row.fetch)}"
 
 
-def _unplaced(unplaced: Iterable[NotPlaced], explain: bool) -> Iterator[str]:
+def _unplaced(unplaced: Iterable[NotPlaced], explain: bool, suppose: Sequence[str]) -> Iterator[str]:
     for item in unplaced:
         profile = f"under profile {safe(item.profile)}"
         yield f"  ! {safe(item.model)} {profile} fits on none of {count(item.nodes, 'node')}"
-        yield from (f"      {line}" for line in refusal_lines(item, every=explain))
+        yield from (f"      {line}" for line in refusal_lines(item, suppose, every=explain))
         if item.would_fit:
             yield f"      would fit if: {safe('; or '.join(item.would_fit))}"
 
 
-def refusal_lines(item: NotPlaced, *, every: bool = False) -> Iterator[str]:
-    """Why, one line a node and rule, or with nodes of the same reason together."""
+def refusal_lines(item: NotPlaced, suppose: Sequence[str] = (), *, every: bool = False) -> Iterator[str]:
+    """Why, one line a node and rule, or with nodes of the same reason together. `suppose` is the plan's."""
     if not item.reasons:
-        yield "no node has registered"
+        away = [said.removeprefix(WITHOUT) for said in suppose if said.startswith(WITHOUT)]
+        verb = "is" if len(away) == 1 else "are"
+        yield f"{safe(', '.join(away))} {verb} supposed away" if away else "no node has registered"
         return
     if every:
         yield from (f"{safe(node)}: {safe(said)}" for node, _, said in item.reasons)

@@ -118,3 +118,26 @@ def test_names_that_are_nobodys_are_refused(asked: Asked) -> None:
     """A typo supposes nothing in silence."""
     with pytest.raises(Failed, match="cannot"):
         ask(served("a"), a_catalog(a_model("a")), asked)
+
+
+def test_what_is_only_supposed_is_another_plan() -> None:
+    """Nobody applies a plan of a fleet that is not so by an id that stands for the real one."""
+    story = served("a")
+    new = a_catalog(a_model("a"), a_model("b"))
+    real = ask(story, new)
+    without, more = (
+        ask(story, new, asked) for asked in (Asked(without_nodes=("n0",)), Asked(with_nodes=(a_node("n9"),)))
+    )
+    assert len({real.digest, without.digest, more.digest}) == 3
+    assert ask(story, new, Asked(without_nodes=("n0",))).digest == without.digest
+
+
+def test_without_its_only_node_a_model_is_out() -> None:
+    """The table counts to nothing, and the reason is the supposition."""
+    story = Story(a_node("local"), catalog=a_catalog(a_model("a")))
+    story.runs()
+    plan = ask(story, a_catalog(a_model("a")), Asked(without_nodes=("local",)))
+    assert [(each.now, each.lowest, each.after) for each in plan.service] == [(1, 0, 0)]
+    lines = plan_lines(plan)
+    assert "      node local is supposed away" in lines
+    assert not [line for line in lines if "llmgw apply" in line or "has registered" in line]

@@ -114,7 +114,8 @@ def _planned(source: Source, upload: Upload, base: dict[str, str] | None, asked:
         )
         client = Client(source.server)
         plan = client.ask(Plan, "/v1/plan", body)
-        names.saw_plan(client.server, plan.id)
+        if not (asked.replace or asked.without_nodes or asked.with_nodes):  # nobody applies such a one
+            names.saw_plan(client.server, plan.id)
     read = upload.read if upload.commit else f"{plan.catalog_digest[:12]} ({upload.read})"
     return dataclasses.replace(plan, catalog=read)
 
@@ -151,7 +152,7 @@ def _write(path: pathlib.Path, text: str) -> None:
 
 
 def _next(plan: Plan, source: Source) -> None:
-    if plan.rows and all(row.origin == "healing" for row in plan.rows):
+    if not plan.suppose and plan.rows and all(row.origin == "healing" for row in plan.rows):
         click.echo("Nothing to apply: the control plane does this by itself.", err=True)
     elif not plan.empty and not plan.suppose and source.fleet is None and not source.base:
         way = f"{naming('apply', source.path)} --expect {plan.id} {options(plan.guards)}".rstrip()
