@@ -1,6 +1,7 @@
 """Options that several verbs share, and the kinds of value they take. Light: every `--help` imports this."""
 
 import pathlib
+import shlex
 from collections.abc import Callable
 from typing import Any
 
@@ -127,11 +128,17 @@ class Sink(click.ParamType[tuple[str, pathlib.Path]]):
 
 
 PATH = click.Path(path_type=pathlib.Path)
+CATALOG = "catalog"
 
 
 def catalog_argument(function: Callable[..., Any]) -> Callable[..., Any]:
     """`PATH`, by default ./catalog."""
-    return click.argument("path", default="catalog", type=PATH)(function)
+    return click.argument("path", default=CATALOG, type=PATH)(function)
+
+
+def naming(verb: str, path: pathlib.Path) -> str:
+    """`llmgw apply next`, to be pasted; the usual catalog needs no name."""
+    return f"llmgw {verb}" if str(path) == CATALOG else f"llmgw {verb} {shlex.quote(str(path))}"
 
 
 def _server(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+import shlex
 from typing import Any
 
 import click
@@ -11,9 +12,10 @@ from llmgw.cli.asking import agree
 from llmgw.cli.client import Client
 from llmgw.cli.exits import Exit
 from llmgw.cli.following import Followed, follow
+from llmgw.cli.options import naming
 from llmgw.cli.saved import Saved, load, promised
 from llmgw.cli.uploads import Upload, read_upload
-from llmgw.errors import Blocked, Failed
+from llmgw.errors import Blocked, Failed, Stale
 from llmgw.kit.text import count, safe
 from llmgw.kit.units import show_bytes
 from llmgw.planning.fired import Allowed, options, refusal
@@ -41,13 +43,14 @@ def run(path: pathlib.Path, asked: Asked, server: str | None) -> int:
     """Plan, ask, hand over, follow; returns the exit code."""
     client = Client(server)
     if asked.saved is None:
-        return hand_over(client, read_upload(path), asked, f"llmgw apply {path}")
+        return hand_over(client, read_upload(path), asked, naming("apply", path))
     saved = load(asked.saved)
     if saved.plan.suppose:
         raise Failed(
             f"cannot apply {saved.plan.id}: it supposes what is not so: {safe(saved.plan.suppose[0])}"
         )
-    return hand_over(client, saved.upload, asked, f"llmgw apply --plan {asked.saved}", saved)
+    command = f"llmgw apply --plan {shlex.quote(str(asked.saved))}"
+    return hand_over(client, saved.upload, asked, command, saved)
 
 
 def hand_over(client: Client, upload: Upload, asked: Asked, command: str, saved: Saved | None = None) -> int:
@@ -57,7 +60,7 @@ def hand_over(client: Client, upload: Upload, asked: Asked, command: str, saved:
     """
     expect = asked.expect or (saved.plan.digest if saved is not None else "")
     plan: Plan = client.ask(Plan, "/v1/plan", upload.body(expect=expect))
-    output.say(plan_lines(plan, width=output.width()))
+    output.say(plan_lines(plan, width=output.width(), apply=command))
     if not expect:
         _check_guards(plan, asked.allowed, command)
         _agree(client, plan, asked, command)
@@ -66,7 +69,18 @@ def hand_over(client: Client, upload: Upload, asked: Asked, command: str, saved:
         "allowed": sorted(asked.allowed),
         "saved": promised(saved.plan) if saved is not None else None,
     }
-    return _accept(client, body, plan, asked)
+    try:
+        return _accept(client, body, plan, asked)
+    except (Blocked, Stale) as error:
+        raise type(error)(error.said, help=_by(command, error.help)) from error
+
+
+def _by(command: str, help_: str) -> str:
+    """A hint of the control plane, which knows no paths, with the command that was called."""
+    seen = command.replace("llmgw apply", "llmgw plan", 1)
+    if "--plan" not in command:
+        help_ = help_.replace("llmgw apply --expect", f"{safe(command)} --expect")
+    return help_.replace("`llmgw plan`", f"`{safe(seen)}`") if command.startswith("llmgw apply") else help_
 
 
 def accept(client: Client, upload: Upload, plan: Plan, message: str, limit: float) -> int:

@@ -42,7 +42,9 @@ def status_lines(
         f"  ALARM {alarm}" for alarm in (*status["alarms"], *([status["fenced"]] if status["fenced"] else []))
     ]
     nodes = collections.Counter(status["nodes"].values())
-    ready = sum(model["ready"] >= model["wanted"] for model in status["models"].values())
+    late = {line.partition(":")[0] for line in status["outstanding"]}
+    models = status["models"].items()
+    ready = sum(model["ready"] >= model["wanted"] and name not in late for name, model in models)
     gateways = count(len(status["gateways"]), "gateway")
     lines.append(f"  models {ready}/{len(status['models'])} as wanted   nodes {_counted(nodes)}   {gateways}")
     lines += [f"  {line}" for line in map(mark_line, marks)]

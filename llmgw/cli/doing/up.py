@@ -155,6 +155,11 @@ class _Parts:
             click.echo("left at once: engines go on, the next `llmgw up` finds them", err=True)
             os._exit(Exit.INTERRUPTED)
 
+    @property
+    def running(self) -> bool:
+        """Whether there is anything to drain."""
+        return self._failure is None and not self._over.is_set()
+
     def raise_failure(self) -> None:
         if self._failure is not None:
             raise self._failure
@@ -263,6 +268,7 @@ def _running(where: Where) -> Iterator[_Parts]:
     except KeyboardInterrupt:
         pass
     finally:
-        click.echo("draining and stopping", err=True)
+        if parts.running:
+            click.echo("draining and stopping", err=True)
         parts.stop()
     parts.raise_failure()
