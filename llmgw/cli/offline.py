@@ -14,10 +14,9 @@ from llmgw.errors import Failed
 from llmgw.kit.chance import seeded
 from llmgw.kit.clock import SystemClock
 from llmgw.kit.units import show_seconds
-from llmgw.planning import guards
-from llmgw.planning.asking import Asked, Given, answer
+from llmgw.planning.asking import Asked, answer
+from llmgw.planning.judging import judged
 from llmgw.planning.plan import Plan
-from llmgw.planning.view import look
 
 OLD = 900.0
 """Seconds after which a snapshot is warned about."""
@@ -37,13 +36,5 @@ def plan_offline(path: pathlib.Path, new: Catalog, base: dict[str, str] | None, 
     age = (SystemClock().wall() - found.at).total_seconds()
     warnings = (f"the fleet is that of {show_seconds(age)} ago",) if age > OLD else ()
     observed = f"{plan.observed}, seen {show_seconds(max(0.0, age))} ago ({path})"
-    fired = guards.fired(plan, given.desired.catalog, new, found.limits, _seen(given))
+    fired = judged(plan, given, desired, found.limits, seeded(0), asked)
     return dataclasses.replace(plan, observed=observed, warnings=(*plan.warnings, *warnings), guards=fired)
-
-
-def _seen(given: Given) -> guards.Seen:
-    view = look(given.desired, given.fleet, given.ledger, given.now, given.timers)
-    serving = {
-        name for name, replica in view.replicas.items() if replica.serves and name not in view.ledger.drains
-    }
-    return guards.Seen(frozenset(serving), view.heard)

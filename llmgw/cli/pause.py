@@ -16,7 +16,8 @@ from llmgw.cli.options import Duration, server_option
 def command(model: str, reason: str, seconds: float | None, server: str | None) -> int:
     """Start, move and stop nothing of MODEL until it is resumed; what runs goes on serving.
 
-    A replica that breaks meanwhile is cleaned up and not rebuilt.
+    A replica that breaks meanwhile is cleaned up and not rebuilt; one that drains serves again, unless its stop
+    was sent. A drained node waits for it. A model that leaves the catalog is stopped, paused or not.
     """
     from llmgw.cli.doing import pause
 

@@ -24,13 +24,14 @@ from llmgw.errors import Blocked, CatalogInvalid, Failed
 from llmgw.fleet.shard import ShardSpec
 from llmgw.kit.chance import Chance
 from llmgw.kit.clock import Clock
+from llmgw.kit.text import count
 from llmgw.kit.units import show_seconds
-from llmgw.planning import guards
 from llmgw.planning.asking import Asked, Given, answer
 from llmgw.planning.costs import Known, Seen
 from llmgw.planning.desired import Desired
-from llmgw.planning.fired import Allowed, Fired, options, refusal
-from llmgw.planning.guards import Limits
+from llmgw.planning.fired import Allowed, options, refusal
+from llmgw.planning.guards import Limits, takes_away
+from llmgw.planning.judging import judged
 from llmgw.planning.plan import Plan
 
 
@@ -202,8 +203,20 @@ class Adoption:
 
     def rehearse(self, catalog: Catalog, asked: Asked | None = None, base: Catalog | None = None) -> Plan:
         """What adopting `catalog` would do to the fleet as it is now; `base` is what waits to be adopted already."""
-        plan = answer(self.given(), self._desired(catalog), lambda: self._chance, command_line, asked, base)
-        return dataclasses.replace(plan, guards=self._guards(plan, catalog))
+        given, new = self.given(), self._desired(catalog)
+        plan = answer(given, new, lambda: self._chance, command_line, asked, base)
+        fired = judged(plan, given, new, self._limits, self._chance, asked)
+        return dataclasses.replace(plan, guards=fired)
+
+    def cannot_judge(self, catalog: Catalog) -> str:
+        """Why nobody can say now what `catalog` would stop or replace; empty where that is known, or nothing."""
+        view = self._loop.view()
+        if not (view.unheard or view.dark) or not takes_away(self.catalog, catalog):
+            return ""
+        if view.dark:
+            return "most nodes are silent"
+        silent = len(view.unheard)
+        return f"{count(silent, 'node')} {'has' if silent == 1 else 'have'} not spoken yet"
 
     def given(self) -> Given:
         """What a plan is made of now, beside the catalog that is proposed."""
@@ -221,16 +234,6 @@ class Adoption:
             applied=_in_words(standing, self._clock.wall()) if standing is not None else "",
             board=loop.memory,
         )
-
-    def _guards(self, plan: Plan, catalog: Catalog) -> tuple[Fired, ...]:
-        view = self._loop.view()
-        serving = {
-            name
-            for name, replica in view.replicas.items()
-            if replica.serves and name not in view.ledger.drains
-        }
-        seen = guards.Seen(frozenset(serving), view.heard)
-        return guards.fired(plan, self.catalog, catalog, self._limits, seen)
 
     def _stand(self, catalog: Catalog) -> None:
         self._loop.adopt(self._desired(catalog))

@@ -247,7 +247,7 @@ _AFTER: Mapping[Verb, str] = {
     "uncordon": "open again",
     "drain": "being drained: its replicas move away, each once its successor is ready",
     "confirm-lost": "lost: what ran there is rebuilt elsewhere",
-    "pause": "paused: what runs goes on, nothing is started or stopped for it",
+    "pause": "paused: what runs goes on, nothing is started or stopped for it while the catalog has it",
     "resume": "resumed",
 }
 _BEFORE: Mapping[Verb, str] = {"uncordon": "cordoned", "resume": "paused"}

@@ -76,6 +76,7 @@ class Watch:
         self._followed = store.followed()
         self._tree: Tree | None = None
         self._dirty: tuple[str, ...] = ()
+        self._waits: tuple[str, str] = ("", "")
         self._settling = Settling()
         self._news = asyncio.Event()
 
@@ -168,7 +169,7 @@ class Watch:
             "tree": followed.name,
             "hold": aged(followed.hold),
             "blind": aged(followed.blind),
-            "busy": tree.locked if tree is not None else "",
+            "busy": (tree.locked if tree is not None else "") or self._waits[1],
             "dirty": list(self._dirty) if tree is not None else [],
         }
 
@@ -204,6 +205,8 @@ class Watch:
         if self._held() is not None:
             return
         found: Refused | Same | Valid
+        if checked.catalog is not None and self._must_wait(tree, checked.catalog):
+            return
         if checked.catalog is None:
             problems = [concise(item) for item in checked.diagnostics if item.severity == "error"]
             found = Refused(summary(checked.diagnostics), holding.shortened(problems))
@@ -216,6 +219,16 @@ class Watch:
         if verdict.adopt and checked.catalog is not None and isinstance(found, Valid):
             self._adoption.adopt(checked.catalog, proposal, found.plan)
         self._keep(verdict.followed)
+
+    def _must_wait(self, tree: Tree, catalog: Catalog) -> bool:
+        """Whether nobody knows yet what `catalog` would stop: it is not judged, and what was held still is."""
+        same = catalog.digest == self._stands and self._adoption.catalog is not None
+        said = "" if same else self._adoption.cannot_judge(catalog)
+        if said and self._waits[0] != tree.mark:
+            name = tree.commit or tree.mark[:12]
+            self._journal.note("catalog", f"catalog {name}", f"is not judged yet: {said}")
+        self._waits = (tree.mark, said) if said else ("", "")
+        return bool(said)
 
     async def _looked_into(self, checked: Checked) -> Checked:
         """`checked`, refused where the files of its models say that their engine would."""

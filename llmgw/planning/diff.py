@@ -79,7 +79,7 @@ def _source(new: Catalog, was: Model, now: Model) -> Iterator[Change]:
     if was.source.canonical != now.source.canonical:
         said = f"source -> {now.source.canonical}"
         yield Change("source_changed", said, new.place(f"model/{now.name}", "source"))
-    if was.source.sha256 != now.source.sha256:
+    elif was.source.sha256 != now.source.sha256:
         said = f"sha256 {_show(was.source.sha256)} -> {_show(now.source.sha256)}"
         yield Change("source_changed", said, new.place(f"model/{now.name}", "sha256"))
 

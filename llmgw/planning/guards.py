@@ -1,7 +1,8 @@
 """The guards: what a plan may not do unless a person allows exactly that. Pure.
 
-`control.adoption` asks them of every plan, so that `plan`, `apply` and a catalog that is followed get one
-answer. A guard counts what the plan would really do, says it with the limit, and names its way out.
+`judging` asks them of every plan, so that `plan`, `apply` and a catalog that is followed get one answer. A guard
+counts what the plan would really do, says it with the limit, and names its way out. While nodes have not spoken
+since a restart nobody knows what runs: then what the catalogs want counts.
 """
 
 import dataclasses
@@ -37,27 +38,41 @@ def fired(plan: Plan, old: Catalog | None, new: Catalog, limits: Limits, seen: S
     """The guards that refuse `plan`, which leads from `old` to `new`."""
     return (
         *_mass_stop(plan, old, new, limits, seen),
-        *_empty(plan, old, new),
-        *_outage(plan, old, new),
+        *_empty(plan, old, new, seen),
+        *(_outage(plan, old, new) if seen.heard else _unknown_outage(old, new)),
         *_protect(old, new),
+    )
+
+
+def takes_away(old: Catalog | None, new: Catalog) -> bool:
+    """Whether `new` can stop or replace anything that may run, as far as the catalogs tell."""
+    if old is None or old.models.keys() - new.models.keys():
+        return True
+    before, after = owners(old), owners(new)
+    moved = any(after.get(name) != model for name, model in before.items())
+    return moved or any(
+        _fewer(old, new, model)[0] or _is_less(old, new, name) for name, model in old.models.items()
     )
 
 
 def _mass_stop(plan: Plan, old: Catalog | None, new: Catalog, limits: Limits, seen: Seen) -> Iterator[Fired]:
     """Too much of what is ready would stop, for good or before its successor serves.
 
-    While not everybody has spoken, what is ready is not known: then what the catalogs want is counted.
+    While not everybody has spoken, what is ready is not known: then what the catalogs want is counted, and
+    whether a successor comes first is not known either.
     """
     if seen.heard:
         gone = [row for row in plan.rows if row.origin != "healing" and row.symbol in ("-", "-/+")]
-        stops, of, what = sum(row.replica in seen.serving for row in gone), len(seen.serving), "ready"
+        stops, of = sum(row.replica in seen.serving for row in gone), len(seen.serving)
+        verb, what = "stop", "ready"
     else:
-        stops, of = _fewer(old, new)
-        what = "wanted"
+        each = [_fewer(old, new, was) for was in old.models.values()] if old is not None else []
+        stops, of = sum(fewer for fewer, _ in each), sum(wanted for _, wanted in each)
+        verb, what = "stop or replace", "wanted"
     if stops < limits.least or stops <= limits.share * of:
         return
     share, least = _limit(limits, "mass_stop"), _limit(limits, "mass_stop_least")
-    said = f"it would stop {stops} of {count(of, f'{what} replica')} ({100 * stops / of:.0f} %)"
+    said = f"it would {verb} {stops} of {count(of, f'{what} replica')} ({100 * stops / of:.0f} %)"
     yield Fired(
         "mass_stop",
         str(stops),
@@ -70,27 +85,35 @@ def _limit(limits: Limits, name: str) -> str:
     return f" ({place})" if place else ""
 
 
-def _fewer(old: Catalog | None, new: Catalog) -> tuple[int, int]:
-    """How many replicas fewer `new` wants, model by model, and how many `old` wanted."""
-    if old is None:
-        return 0, 0
-    fewer = sum(max(0, was.scaling.min - _least(new.models.get(name))) for name, was in old.models.items())
-    return fewer, sum(was.scaling.min for was in old.models.values())
+def _fewer(old: Catalog, new: Catalog, was: Model) -> tuple[int, int]:
+    """How many of the replicas that `old` wants of a model `new` stops or replaces, and how many that were."""
+    now, wanted = new.models.get(was.name), was.scaling.min
+    if now is None or _is_less(old, new, was.name):
+        return wanted, wanted
+    if now.scaling.max < was.scaling.max:  # as many as that may run: what requests ask for is not known
+        return max(was.scaling.max - now.scaling.max, wanted - now.scaling.min), was.scaling.max
+    return max(0, wanted - now.scaling.min), wanted
 
 
-def _least(model: Model | None) -> int:
-    return 0 if model is None else model.scaling.min
+def _is_less(old: Catalog, new: Catalog, name: str) -> bool:
+    """Whether a generation that may run is not wanted any more."""
+    return bool(old.generations(old.models[name]).keys() - new.generations(new.models[name]).keys())
 
 
-def _empty(plan: Plan, old: Catalog | None, new: Catalog) -> Iterator[Fired]:
+def _empty(plan: Plan, old: Catalog | None, new: Catalog, seen: Seen) -> Iterator[Fired]:
     """Nothing would be left to ask. What runs is not asked first: after a restart nobody has spoken yet."""
     if old is not None and old.models and not new.models:
         yield Fired(
             "empty", "", f"it would remove {count(len(old.models), 'model')} and leave nothing to ask"
         )
         return
-    stops = sum(row.symbol == "-" and row.origin != "healing" for row in plan.rows)
-    if stops and not any(service.after for service in plan.service):
+    if seen.heard:
+        stops = sum(row.symbol == "-" and row.origin != "healing" for row in plan.rows)
+        left = any(service.after for service in plan.service)
+    else:
+        stops = sum(was.scaling.min for was in old.models.values()) if old is not None else 0
+        left = any(model.scaling.max for model in new.models.values())
+    if stops and not left:
         yield Fired("empty", "", f"it would stop {count(stops, 'replica')} and leave nothing to ask")
 
 
@@ -113,6 +136,32 @@ def _outage(plan: Plan, old: Catalog | None, new: Catalog) -> Iterator[Fired]:
             continue
         moved = "" if was == is_now else f"; it moves from {was} to {is_now}"
         yield Fired("outage", name, f"{name} has {ready} ready now and would have 0 on the way{moved}")
+
+
+def _unknown_outage(old: Catalog | None, new: Catalog) -> Iterator[Fired]:
+    """A name behind which everything would be replaced, while nobody knows whether there is room for both."""
+    if old is None:
+        return
+    before, after = owners(old), owners(new)
+    for name in sorted(before.keys() & after.keys()):
+        was, is_now = before[name], after[name]
+        if was == is_now and name != was:
+            continue
+        if not (old.models[was].scaling.min and new.models[is_now].scaling.min):
+            continue
+        if any(_goes_on(old, new, model) for model in _chain(new, is_now)):
+            continue
+        said = f"what answers for {name} would be replaced, and not every node has spoken since the restart"
+        yield Fired("outage", name, f"{said}: whether it has 0 on the way is not known yet")
+
+
+def _goes_on(old: Catalog, new: Catalog, name: str) -> bool:
+    """Whether some of what `old` wants of a model is wanted as it is."""
+    if name not in old.models or name not in new.models:
+        return False
+    was, now = old.models[name], new.models[name]
+    kept = old.generations(was).keys() & new.generations(now).keys()
+    return bool(kept and was.scaling.min and now.scaling.min)
 
 
 def owners(catalog: Catalog) -> dict[str, str]:

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from llmgw.kit.text import count, safe, shortened
 from llmgw.kit.units import show_bytes, show_seconds
 from llmgw.planning.fired import options
-from llmgw.planning.fired import options
 from llmgw.planning.plan import NotPlaced, Plan
 from llmgw.planning.render import SECTIONS, counts, how_long, plan_lines, refusal_lines, spans, told_rows
 from llmgw.planning.rows import Row

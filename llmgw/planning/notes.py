@@ -1,9 +1,9 @@
-"""What a plan says beside its rows: gaps and their order, replicas under a profile that is not the first.
+"""What a plan says beside its rows: pauses that end, gaps and their order, replicas under a profile that is not the first.
 
 Called by `planning.plan`; the sentences stand with its alarms.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from llmgw.catalog.model import Catalog
 from llmgw.kit.text import count
@@ -13,10 +13,17 @@ MOST = 8
 """Models that one sentence names."""
 
 
-def notes(rows: Iterable[Row], catalog: Catalog) -> tuple[str, ...]:
-    """What people would otherwise find out when it happens."""
+def notes(rows: Iterable[Row], catalog: Catalog, paused: Mapping[str, str]) -> tuple[str, ...]:
+    """What people would otherwise find out when it happens. `paused` are models with the reason."""
     rows = tuple(rows)
-    return (*_gaps(rows), *_second_choices(rows, catalog))
+    return (*_pauses(rows, catalog, paused), *_gaps(rows), *_second_choices(rows, catalog))
+
+
+def _pauses(rows: tuple[Row, ...], catalog: Catalog, paused: Mapping[str, str]) -> Iterable[str]:
+    """A pause is about a model of the catalog: it ends where that does."""
+    for name in dict.fromkeys(row.model for row in rows if row.symbol == "-"):
+        if name in paused and name not in catalog.models:
+            yield f"{name} is paused: {paused[name]}; it leaves the catalog, so it is stopped all the same"
 
 
 def _gaps(rows: tuple[Row, ...]) -> Iterable[str]:

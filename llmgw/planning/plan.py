@@ -129,7 +129,7 @@ def make_plan(
         rows=tuple(rows),
         service=_service(played, changed),
         unplaced=_unplaced(played, new, changed, known, looked),
-        alarms=(*played.alarms, *notes(rows, new.catalog)),
+        alarms=(*played.alarms, *notes(rows, new.catalog, new.marks.paused)),
         catalog_digest=new.catalog.digest,
         alone=alone,
         seconds=duration(rows, played),
@@ -210,7 +210,7 @@ def counted(rows: Iterable[Row]) -> Counted:
     makes this another plan.
     """
     changes = [row for row in rows if row.origin != "healing"]
-    return collections.Counter((row.symbol, row.model, row.code, row.generation, row.said) for row in changes)
+    return collections.Counter((row.symbol, row.model, row.code, row.generation, row.why) for row in changes)
 
 
 def digest_of(counts: Counted, catalog: str) -> str:

@@ -13,7 +13,6 @@ from llmgw.kit.text import columns, count, fitted, safe
 from llmgw.kit.units import show_bytes, show_seconds
 from llmgw.planning.figures import disk_line, memory_line, ready_line
 from llmgw.planning.fired import options
-from llmgw.planning.fired import options
 from llmgw.planning.plan import NotPlaced, Plan, Service
 from llmgw.planning.rows import Origin, Row
 

@@ -33,10 +33,12 @@ def leaving(view: View, model: str) -> Need:
 
 def need(view: View, model: Model, generations: Collection[str]) -> Need:
     """What `model` needs. `generations` are the current ones."""
-    if model.name in view.desired.marks.paused:
-        return Need()
     drains = view.ledger.drains
     mine = view.of_model(model.name)
+    if model.name in view.desired.marks.paused:
+        return Need(
+            undrain=tuple((replica.id, "its model is paused") for replica in mine if _returns(view, replica))
+        )
     counted = [replica for replica in mine if _counts(replica) and replica.id not in drains]
     marks = view.desired.marks
     fresh = [replica for replica in counted if stays(replica, generations, marks)]
@@ -64,6 +66,12 @@ def need(view: View, model: Model, generations: Collection[str]) -> Need:
         ripe_at=_ripe_at(view, fresh) if stale else None,
         old=tuple(replica.id for replica in stale if replica.serves) if trouble is None else (),
     )
+
+
+def _returns(view: View, replica: Replica) -> bool:
+    """Whether it drains and its stop was not sent."""
+    drain = view.ledger.drains.get(replica.id)
+    return drain is not None and not drain.stop_sent
 
 
 def joined(need: Need, came: int) -> Need | None:

@@ -30,7 +30,8 @@ class Row:
     `change` is what this catalog asks for, `pending` what the base it is compared with asks for already,
     `healing` what would happen anyway. `commands` are the engines' command lines, with `PROGRAM` and
     `WEIGHTS` for what only the node knows. `place` is the line that causes it, `blame` who wrote that. `left` are the nodes that a move leaves;
-    rows of one `turn` happen together.
+    rows of one `turn` happen together. `also` are the other differences behind it, each with its line, and
+    `more` how many there are beyond those.
     """
 
     symbol: Symbol
@@ -54,6 +55,14 @@ class Row:
     turn: int = 0
     left: tuple[str, ...] = ()
     blame: str = ""
+    also: tuple[tuple[str, str], ...] = ()
+    more: int = 0
+
+    @property
+    def why(self) -> str:
+        """Every difference behind it in one line, without places: a part of a plan's identity."""
+        more = [f"{self.more} more"] if self.more else []
+        return "; ".join([self.said, *(said for said, _ in self.also), *more])
 
     @property
     def seconds(self) -> float | None:
@@ -142,6 +151,8 @@ def _create(steps: list[Step], told: Telling, because: str) -> Row:
             first, first.source_bytes or (facts.download if facts else 0), told.known.seen
         ),
         turn=steps[0].turn,
+        also=change.also,
+        more=change.more,
     )
 
 
@@ -168,6 +179,8 @@ def _stop(specs: list[ShardSpec], told: Telling, because: str, turn: int) -> Row
             if info is not None
         ),
         turn=turn,
+        also=change.also,
+        more=change.more,
     )
 
 
@@ -192,7 +205,9 @@ def _paired(rows: list[Row], told: Telling) -> list[Row]:
                 symbol: Symbol = "+/-" if first.symbol == "+" else "-/+"
                 joined = dataclasses.replace(new, symbol=symbol, replica=old.replica)
                 if old.generation.startswith(REQUESTED):
-                    joined = dataclasses.replace(joined, code="requested", said="asked for", origin="change")
+                    joined = dataclasses.replace(
+                        joined, code="requested", said="asked for", origin="change", also=(), more=0
+                    )
             elif any(told.fleet.name(node) in old.nodes for node in told.draining):
                 joined = dataclasses.replace(
                     new, symbol="=>", code="node_draining", replica=old.replica, left=old.nodes
@@ -229,14 +244,22 @@ def rowless(rows: list[Row], changed: Mapping[str, diff.Change]) -> list[Row]:
     """Changes of models that have no replica to start or stop now: they still change what clients get."""
     shown = {row.model for row in rows}
     return [
-        Row(symbol="~", model=name, code=change.code, said=change.said, place=str(change.place or ""))
+        Row(
+            symbol="~",
+            model=name,
+            code=change.code,
+            said=change.said,
+            place=str(change.place or ""),
+            also=change.also,
+            more=change.more,
+        )
         for name, change in changed.items()
         if change.code != "unchanged" and name not in shown
     ]
 
 
 def routing_rows(old: Catalog | None, new: Catalog) -> list[Row]:
-    """What changes in the routing table and in bounds alone."""
+    """What starts and stops nothing: the routing table, and what a model aims at between its bounds."""
     return [
         Row(symbol="~", model=change.model, code="routing", said=change.said, place=str(change.place or ""))
         for change in diff.routing(old, new)

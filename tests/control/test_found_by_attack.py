@@ -1,6 +1,7 @@
 """Histories that an attack on the control plane found, each told as a story."""
 
 import asyncio
+import dataclasses
 import datetime
 import errno
 import pathlib
@@ -14,10 +15,12 @@ from llmgw.control.knowledge import Knowledge
 from llmgw.control.store import Store
 from llmgw.control.trees import Directory
 from llmgw.fleet import events
+from llmgw.fleet.node import NodeInfo
+from llmgw.fleet.shard import ShardStatus, State
 from llmgw.kit.clock import SystemClock
-from llmgw.planning.actions import Assign
+from llmgw.planning.actions import Assign, Stop
 from llmgw.transport.ranges import CannotRead
-from tests.control.following import PACE, Followed, write
+from tests.control.following import PACE, Followed, until, write
 from tests.control.plane import Clock, Plane, files
 from tests.control.test_hands import act, home, node, served
 
@@ -58,9 +61,7 @@ def test_whoever_was_told_that_it_is_held_was_told_the_truth(tmp_path: pathlib.P
         await followed.watch.look()
         clock.at += PACE.settle
         looking = asyncio.create_task(followed.watch.look())
-        async with asyncio.timeout(5):
-            while not looked:
-                await asyncio.sleep(0.001)
+        await until(lambda: bool(looked), "the model is looked into")
         made.switch.hold("dana", "incident", None)
         go_on.set()
         await looking
@@ -158,3 +159,216 @@ def test_an_id_wins_over_a_name(tmp_path: pathlib.Path) -> None:
     assert act(made, "uncordon", "n0")[0] == 200
     assert list(made.loop.desired.marks.cordoned) == ["n9"]
     assert act(made, "uncordon", "n0")[1] == "gpu-a was not cordoned anyhow"
+
+
+# --- guards -----------------------------------------------------------------------------------
+
+
+def lives(made: Plane, rounds: int = 6) -> list[int]:
+    """Nodes that speak obey for a minute; how many replicas served after each ten seconds."""
+    counts: list[int] = []
+    for _ in range(rounds):
+        made.loop.decide()
+        for key, shard in list(made.loop.fleet.shards.items()):
+            if shard.spec.node in made.loop.fleet.nodes:
+                state: State = "gone" if shard.ordered == "stop" else "ready"
+                made.hears(events.Reported(shard.spec.node, (ShardStatus(*key, state),)))
+        made.passes(10)
+        for name in made.loop.fleet.nodes:
+            made.hears(events.Heartbeat(name))
+        made.loop.decide()
+        counts.append(len(made.loop.ledger.routes.endpoints))
+    return counts
+
+
+def small(name: str = "n0") -> NodeInfo:
+    """A node on which four replicas fill everything: whatever is replaced leaves a gap."""
+    return dataclasses.replace(node(name), cpu_cores=4)
+
+
+def planned(made: Plane, catalog: dict[str, str]) -> tuple[str, list[str]]:
+    """The digest of a plan, and what its guards say."""
+    status, plan = made.call("POST", "/v1/plan", {"files": catalog})
+    assert status == 200
+    return plan["digest"], [f"{each['guard']} {each['what']}" for each in plan["guards"]]
+
+
+def applied(made: Plane, catalog: dict[str, str]) -> int:
+    return made.call("POST", "/v1/apply", {"files": catalog, "expect": planned(made, catalog)[0]})[0]
+
+
+ALL_GUARDS = ["mass_stop 4", "outage a", "outage b", "outage c", "outage d"]
+
+
+def full(root: pathlib.Path) -> Plane:
+    """Four models on one node that has no room for a fifth."""
+    made = Plane(root)
+    made.hears(events.Registered(small()))
+    assert applied(made, files(*"abcd")) == 200
+    assert lives(made)[-1] == 4
+    return made
+
+
+def test_while_most_nodes_are_silent_a_plan_is_judged_by_what_follows_once_they_are_back(
+    tmp_path: pathlib.Path,
+) -> None:
+    """Three of four fall silent, so nothing may act; a removal of eight of ten models is a mass stop all the same."""
+    made = Plane(tmp_path)
+    names = [f"n{number}" for number in range(4)]
+    for name in names:
+        made.hears(events.Registered(small(name)))
+    models = [f"m{number}" for number in range(10)]
+    assert applied(made, files(*models)) == 200
+    lives(made)
+    assert planned(made, files(*models[:2]))[1] == ["mass_stop 8"]
+    for name in names[:3]:
+        made.hears(events.Disconnected(name))
+    for _ in range(6):
+        made.passes(5)
+        made.hears(events.Heartbeat("n3"))
+    assert made.loop.view().dark
+    assert planned(made, files(*models[:2]))[1] == ["mass_stop 8"]
+    assert applied(made, files(*models[:2])) == 423
+    assert made.loop.view().dark
+
+
+def test_a_followed_catalog_waits_while_most_nodes_are_silent(tmp_path: pathlib.Path) -> None:
+    """What takes something away is not judged in the dark; what only adds is. Once they are back it is judged."""
+    write(tmp_path / "catalog", files(*"abcd"))
+    made = Plane(tmp_path / "state")
+    followed = Followed(tmp_path / "state", Directory(tmp_path / "catalog", SystemClock()), AUTO, plane=made)
+    names = ["n0", "n1", "n2"]
+    for name in names:
+        made.hears(events.Registered(node(name)))
+    followed.settles()
+    lives(made)
+    made.passes(20)
+    made.hears(events.Heartbeat("n2"))
+    assert made.loop.view().dark
+    write(tmp_path / "catalog", files(*"abcde"))
+    followed.settles()
+    assert (followed.number, len(followed.models)) == (2, 5)
+    write(tmp_path / "catalog", files(*"abcde", length=1024))
+    followed.settles()
+    assert (followed.number, followed.why) == (2, "")
+    assert followed.watch.report()["busy"] == "most nodes are silent"
+    for name in names:
+        made.hears(events.Heartbeat(name))
+    followed.settles()
+    assert followed.number == 3
+    assert followed.watch.report()["busy"] == ""
+
+
+def test_what_a_guard_held_is_not_adopted_by_a_restart(tmp_path: pathlib.Path) -> None:
+    """Another release judges again, but not before the nodes spoke: until then the guard's hold stands."""
+    root, state = tmp_path / "catalog", tmp_path / "state"
+    write(root, files(*"abcd"))
+
+    def follow(build: str, made: Plane) -> Followed:
+        rules = Rules("files", "auto", "catalog", build)
+        return Followed(state, Directory(root, SystemClock()), rules, plane=made)
+
+    made = Plane(state)
+    made.hears(events.Registered(small()))
+    followed = follow("1", made)
+    followed.settles()
+    assert lives(made)[-1] == 4
+    write(root, files(*"abcd", length=1024))
+    followed.settles()
+    assert (followed.number, followed.why) == (1, "guard")
+    shards = tuple((shard.spec, shard.status) for shard in made.loop.fleet.shards.values())
+    later = Plane(state, roster=frozenset({"n0"}), clock=made.clock)
+    again = follow("2", later)
+    again.settles()
+    assert (again.number, again.why) == (1, "guard")
+    assert again.watch.report()["busy"] == "1 node has not spoken yet"
+    again.settles()
+    assert len([each for each in later.journal.after(0) if "not judged yet" in each.said]) == 1
+    later.hears(events.Registered(small(), shards))
+    again.settles()
+    assert (again.number, again.why, again.watch.report()["busy"]) == (1, "guard", "")
+
+
+def test_a_followed_catalog_waits_no_longer_than_the_grace(tmp_path: pathlib.Path) -> None:
+    """A node of the roster that never comes back is Lost in the end; what follows then is known."""
+    root, state = tmp_path / "catalog", tmp_path / "state"
+    write(root, files("qwen"))
+    before = Followed(state, Directory(root, SystemClock()), AUTO)
+    before.settles()
+    write(root, files("qwen", length=1024))
+    made = Plane(state, roster=frozenset({"n0", "n1"}), clock=before.plane.clock)
+    followed = Followed(state, Directory(root, SystemClock()), AUTO, plane=made)
+    made.hears(events.Registered(node("n1")))
+    followed.settles()
+    assert followed.number == 1
+    made.passes(made.loop.timers.lost_grace)
+    made.hears(events.Heartbeat("n1"))
+    followed.settles()
+    assert followed.number == 2
+
+
+def test_before_the_nodes_spoke_an_apply_is_guarded_by_what_the_catalogs_want(tmp_path: pathlib.Path) -> None:
+    """What would be replaced counts as stopped, for nobody knows whether there is room; it may be allowed by name."""
+    full(tmp_path)
+    made = Plane(tmp_path, roster=frozenset({"n0"}))
+    made.adoption.resume()
+    catalog = files(*"abcd", length=1024)
+    digest, said = planned(made, catalog)
+    assert said == ALL_GUARDS
+    assert applied(made, catalog) == 423
+    body = {"files": catalog, "expect": digest, "allowed": [each.split() for each in said]}
+    assert made.call("POST", "/v1/apply", body)[0] == 200
+
+
+def test_a_pause_is_no_way_around_a_guard(tmp_path: pathlib.Path) -> None:
+    """Paused, changed and resumed by themselves, four models would be away one after the other: guarded as ever."""
+    made = full(tmp_path)
+    catalog = files(*"abcd", length=1024)
+    assert planned(made, catalog)[1] == ALL_GUARDS
+    for name in "abcd":
+        act(made, "pause", name, seconds=60)
+    assert planned(made, catalog)[1] == ALL_GUARDS
+    assert applied(made, catalog) == 423
+    assert min(lives(made, 12)) == 4
+
+
+def test_a_pause_of_what_does_not_change_is_no_guard_s_business(tmp_path: pathlib.Path) -> None:
+    """What was allowed once for a paused model is not asked again at each apply of another one."""
+    made = full(tmp_path)
+    act(made, "pause", "a")
+    catalog = files(*"abcd", length=1024)
+    digest, said = planned(made, catalog)
+    allowed = [each.split() for each in said]
+    assert made.call("POST", "/v1/apply", {"files": catalog, "expect": digest, "allowed": allowed})[0] == 200
+    aliased = {**catalog, "b.yaml": f"{catalog['b.yaml']}aliases: [bee]\n"}
+    assert not [each for each in planned(made, aliased)[1] if each == "outage a"]
+
+
+def test_a_resume_shows_what_follows(tmp_path: pathlib.Path) -> None:
+    """The model was changed while it was paused: its replacement is the resume's own change."""
+    made = served(tmp_path)
+    lives(made)
+    act(made, "pause", "qwen")
+    assert applied(made, files("qwen", length=1024)) == 200
+    status, plan = made.call("POST", "/v1/hands/plan", {"verb": "resume", "name": "qwen"})
+    assert status == 200
+    assert [(row["symbol"], row["origin"]) for row in plan["rows"]] == [("+/-", "change")]
+
+
+def test_a_paused_model_that_leaves_the_catalog_is_stopped_and_the_plan_says_so(
+    tmp_path: pathlib.Path,
+) -> None:
+    """A pause is about a model of the catalog: the plan names it with its reason before anything stops."""
+    made = Plane(tmp_path)
+    made.hears(events.Registered(node("n0")))
+    assert applied(made, files("qwen", "phi")) == 200
+    lives(made)
+    act(made, "pause", "qwen", reason="do not touch")
+    _, plan = made.call("POST", "/v1/plan", {"files": files("phi")})
+    assert [(row["symbol"], row["model"]) for row in plan["rows"]] == [("-", "qwen")]
+    assert plan["alarms"] == [
+        "qwen is paused: do not touch (dana); it leaves the catalog, so it is stopped all the same"
+    ]
+    assert applied(made, files("phi")) == 200
+    lives(made)
+    assert {action.key[0].partition("/")[0] for action in made.sent if isinstance(action, Stop)} == {"qwen"}

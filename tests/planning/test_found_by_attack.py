@@ -4,10 +4,14 @@ import dataclasses
 
 import pytest
 
-from llmgw.catalog.model import Catalog
+from llmgw.catalog.model import Catalog, Scaling
 from llmgw.fleet import events
 from llmgw.fleet.shard import Failure
 from llmgw.planning.actions import Action, Assign, Drain, Stop
+from llmgw.planning.desired import Desired, Marks
+from llmgw.planning.guards import Limits, Seen, fired
+from llmgw.planning.plan import make_plan
+from llmgw.planning.promise import compare, promise
 from llmgw.planning.rehearse import Rehearsal, rehearse
 from tests.planning.story import Story, a_catalog, a_model, a_node, a_profile, kinds, seeded
 
@@ -102,3 +106,76 @@ def test_an_old_memory_of_a_failure_does_not_forbid_the_swap_for_ever() -> None:
     remembered = (Failure("qwen", generation, 1, 86400.0, "exit 1"),)
     story.hears(events.Registered(a_node("n0", gpus=1), shards, remembered))
     assert "drain" in kinds(story.runs())
+
+
+def test_a_pause_takes_back_what_drains_and_stops_nothing() -> None:
+    """Paused in the middle of a roll-out, the old one serves again: when the new one dies it is the last."""
+    story = Story(a_node("n0", gpus=2), catalog=a_catalog(a_model()))
+    story.gateway()
+    story.runs(60)
+    (old,) = story.ready()
+    story.adopts(a_catalog(a_model(), profiles=[LONGER])).runs(60)
+    story.after(story.timers.min_ready + 1)
+    story.gateways["gw"] = {old: 3}
+    story.after(1)
+    assert kinds(story.decides()) == ["drain"]
+    story.marks(Marks(paused={"qwen": "incident (dana)"}))
+    for key, shard in list(story.fleet.shards.items()):
+        if shard.spec.replica != old:
+            story.says(key, "failed", reason="boom")
+    story.gateways["gw"] = {}
+    done: list[Action] = []
+    for _ in range(10):
+        actions = story.decides()
+        done += actions
+        story.obeys(*actions).after(20)
+    assert [action for action in done if isinstance(action, Stop) and action.key[0] == old] == []
+    assert story.ready() == [old]
+
+
+def test_a_pause_lets_go_what_was_told_to_stop() -> None:
+    """A stop that was sent cannot be taken back: its replica goes on to its end."""
+    story = served(2)
+    story.adopts(a_catalog(a_model(replicas=1)))
+    (stop,) = [action for _ in range(3) for action in story.decides() if isinstance(action, Stop)]
+    story.marks(Marks(paused={"qwen": "incident (dana)"}))
+    assert "undrain" not in kinds(story.decides())
+    story.obeys(stop).runs()
+    assert len(story.ready()) == 1
+
+
+def elastic(most: int) -> Catalog:
+    """One model between one replica and `most`, one request each."""
+    return a_catalog(a_model(scaling=Scaling(1, most, 1)))
+
+
+def by_day() -> Story:
+    """Twelve replicas, because twelve requests are in flight."""
+    story = Story(a_node("n0", gpus=16), catalog=elastic(12))
+    story.gateway()
+    story.runs(60)
+    story.gateways["gw"] = {story.ready()[0]: 12}
+    story.after(5).runs(60)
+    story.after(5).runs(60)
+    assert len(story.ready()) == 12
+    return story
+
+
+def test_a_lower_bound_from_above_is_a_change_that_stops() -> None:
+    """Eleven of twelve go because the most may be one: guarded, and not what was shown while one ran."""
+    night = Story(a_node("n0", gpus=16), catalog=elastic(12))
+    night.gateway()
+    night.runs(60)
+    shown, now = (
+        make_plan(s.desired, Desired(elastic(1)), s.fleet, s.ledger, s.now, seeded(3), s.timers, base=1)
+        for s in (night, by_day())
+    )
+    assert {(row.symbol, row.code, row.said, row.origin) for row in now.rows} == {
+        ("-", "scaled", "scaling.max 12 -> 1", "change")
+    }
+    serving = frozenset(row.replica for row in now.rows) | {"qwen/left"}
+    assert [each.allow for each in fired(now, elastic(12), elastic(1), Limits(), Seen(serving))] == [
+        "--allow-mass-stop 11"
+    ]
+    assert shown.digest != now.digest
+    assert compare(promise(shown), promise(now)).stale

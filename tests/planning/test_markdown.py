@@ -13,7 +13,7 @@ from llmgw.planning.markdown import LIMIT, Header, comment, escaped, header_line
 from llmgw.planning.plan import NotPlaced, Plan, make_plan
 from llmgw.planning.rows import Row
 from tests.planning.fleets import NOW, registered
-from tests.planning.story import Story, a_catalog, a_model, a_node
+from tests.planning.story import Story, a_catalog, a_model, a_node, a_profile
 
 HOSTILE = (
     "[bold]", "\x1b[31mred", "@all", "a|b", "x" * 200, "`id`", "<!-- llmgw:plan {} -->", "--> <b>", "# title",
@@ -103,6 +103,36 @@ def test_five_hundred_models_fit_and_say_that_they_were_cut() -> None:
     header = read_header(comment(few))
     assert header is not None
     assert not header.truncated
+
+
+def changed(**more: object) -> Plan:
+    """A plan that changes the profile of what runs."""
+    story = Story(a_node("n0"), catalog=a_catalog(a_model()))
+    story.runs()
+    new = Desired(a_catalog(a_model(), profiles=[a_profile(**more)]))
+    return make_plan(
+        story.desired, new, story.fleet, story.ledger, story.now, seeded(3), story.timers, base=1
+    )
+
+
+@pytest.mark.parametrize(("settings", "whole"), [(20, True), (21, False)])
+def test_a_difference_that_is_not_shown_bars_approval(settings: int, whole: bool) -> None:
+    """Twenty settings are shown one by one, on lines of their cell; of one more nobody can say yes here."""
+    env = tuple((f"SETTING_{number:02}", "0") for number in range(settings))
+    text = comment(changed(env=env))
+    header = read_header(text)
+    assert header is not None
+    assert header.truncated != whole
+    (row,) = [line for line in text.split("\n") if line.startswith("|") and "qwen" in line]
+    assert row.count("SETTING") == 20
+    assert ("cannot be approved here" in text) != whole
+
+
+def test_a_value_that_is_cut_bars_approval() -> None:
+    """What stands at the end of a long value was read by nobody."""
+    header = read_header(comment(changed(env=(("TEMPLATE", "x" * 300 + "evil"),))))
+    assert header is not None
+    assert header.truncated
 
 
 def test_no_changes_is_short() -> None:

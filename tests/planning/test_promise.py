@@ -82,7 +82,7 @@ def test_scaled_the_other_way_is_another_plan() -> None:
     story.runs()
     found = compare(promise(plan(served(), target)), promise(plan(story, target)))
     assert found.stale
-    assert found.lines[0] == "not in yours   - 2 x qwen  scaling.min 5 -> 3"
+    assert found.lines[0] == "not in yours   - 2 x qwen  scaling.min 5 -> 3; scaling.max 5 -> 3"
 
 
 def test_a_place_that_is_gone_is_not_done() -> None:

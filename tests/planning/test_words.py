@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 
 from llmgw.catalog.model import Catalog, Model, Scaling
+from llmgw.catalog.sources import parse
 from llmgw.kit.chance import seeded
 from llmgw.planning.desired import Desired
-from llmgw.planning.diff import RESTARTS_NOTHING
+from llmgw.planning.diff import MOST, RESTARTS_NOTHING
 from llmgw.planning.plan import Plan, make_plan
-from llmgw.planning.render import plan_lines
+from llmgw.planning.render import plan_lines, summary_lines
 from tests.planning.story import Story, a_catalog, a_model, a_node, a_profile
 
 OTHER = a_profile(args=(("threads", 2),))
@@ -142,3 +143,37 @@ def test_every_field_has_its_row() -> None:
     }  # fmt: skip
     quiet = {field for field in RESTARTS_NOTHING if field != "name"}
     assert quiet == {"start_deadline", "drain", "node_labels"}
+
+
+def test_every_difference_is_told() -> None:
+    """Source, settings and bounds in one commit: the row tells the first, the lines below it all the others."""
+    story = served("ada")
+    changed = a_profile(args=(("alpha", 1),), env=(("LD_PRELOAD", "/tmp/evil.so"),))
+    moved = a_model("ada", replicas=2, source=parse("http://elsewhere/ada.gguf", "ef" * 32))
+    told = plan(story, a_catalog(moved, profiles=[changed]))
+    assert {row.code for row in told.rows} == {"source_changed"}
+    lines = "\n".join(plan_lines(told))
+    for said in (
+        "alpha unset -> 1",
+        "LD_PRELOAD unset -> /tmp/evil.so",
+        "scaling.min 1 -> 2",
+    ):
+        assert lines.count(said) == 1, said
+    assert lines.count("source -> http://elsewhere/ada.gguf#sha256=efef") == 2
+    assert "also      as above" in lines
+    assert told.rows[0].said in summary_lines(told)[0]
+    assert "(+4 more)" in summary_lines(told)[0]
+
+
+def test_more_differences_than_anybody_reads_are_counted() -> None:
+    """Thirty settings at once: twenty are told, ten are counted; another thirtieth is another plan."""
+    story = served("ada")
+
+    def env(last: str) -> Catalog:
+        found = (*((f"SETTING_{number:02}", "0") for number in range(29)), ("Z_LAST", last))
+        return a_catalog(a_model("ada"), profiles=[a_profile(env=found)])
+
+    told = plan(story, env("0"))
+    assert (len(told.rows[0].also), told.rows[0].more) == (MOST - 1, 10)
+    assert any(line.strip() == "+10 more, not told here" for line in plan_lines(told))
+    assert told.digest != plan(story, env("1")).digest
