@@ -189,23 +189,6 @@ def _written(view: View, troubles: list[tuple[str, Trouble]]) -> str:
     return f"{place}" if place is not None else "the profile"
 
 
-def _next_of_trouble(view: View, name: str, troubles: list[tuple[str, Trouble]]) -> str:
-    """Its last words; then another try, or, where another generation serves, the way back to that."""
-    look = f"llmgw logs {name} --previous, then llmgw retry {name}"
-    failing = dict(troubles)
-    if not any(r.serves and r.generation not in failing for r in view.of_model(name)):
-        return look
-    return f"{look}; where it needs another profile: correct {_written(view, troubles)}, or llmgw rollback"
-
-
-def _written(view: View, troubles: list[tuple[str, Trouble]]) -> str:
-    """The profile that failed last, with its line."""
-    profile = max(troubles, key=lambda found: found[1].at)[1].profile
-    catalog = view.desired.catalog
-    place = catalog.place(f"profile/{profile}") if catalog is not None and profile else None
-    return f"{place}" if place is not None else "the profile"
-
-
 # --- a replica -------------------------------------------------------------------------------
 
 

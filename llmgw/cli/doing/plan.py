@@ -12,7 +12,6 @@ from llmgw.cli import names, output
 from llmgw.cli.client import Client
 from llmgw.cli.exits import Exit
 from llmgw.cli.options import naming
-from llmgw.cli.options import naming
 from llmgw.cli.uploads import Upload, read_upload
 from llmgw.errors import Failed
 from llmgw.fleet.node import NodeInfo
