@@ -20,7 +20,7 @@ KEPT = 512
 """Plans whose promises are remembered; a restart forgets them."""
 
 MOST_LINES = 100_000
-"""Lines of all those promises together, some 50 MiB; the newest is kept however many it has."""
+"""Lines of all those promises together, some 30 MiB; the newest is kept however many it has."""
 
 SHORTEST = 6
 """Hexadecimal digits that name a plan at least."""

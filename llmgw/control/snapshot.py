@@ -6,7 +6,6 @@ Redacted, it names no machine, no address, no card and no person; the catalog's 
 """
 
 import dataclasses
-import datetime
 import json
 import re
 from collections.abc import Mapping
@@ -32,7 +31,7 @@ _WORDS = frozenset({"reason", "because", "said", "path", "instance", "warnings",
 class Snapshot:
     """One look at the fleet. `given` has no catalog: it is in `files`, as it was adopted."""
 
-    at: datetime.datetime
+    at: pydantic.AwareDatetime
     files: Mapping[str, str]
     given: Given
     limits: Limits = dataclasses.field(default_factory=Limits)

@@ -57,6 +57,13 @@ def test_a_saved_plan_of_half_characters(tmp_path: pathlib.Path) -> None:
         saved.load(path)
 
 
+def test_an_export_without_a_zone(tmp_path: pathlib.Path) -> None:
+    """How old it is cannot be told."""
+    text = '{"kind": "llmgw.fleet", "format_version": "1.0", "at": "2026-01-01T00:00:00", "files": {}, "given": {}}'
+    with pytest.raises(Failed, match="at: input should have timezone info"):
+        snapshot.read(text, str(tmp_path))
+
+
 def test_settings_of_a_clone(tmp_path: pathlib.Path) -> None:
     """TOML may nest as well as JSON."""
     (tmp_path / "llmgw.toml").write_text(f"a = {DEEP}")
