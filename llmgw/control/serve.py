@@ -178,6 +178,8 @@ class _Plane:
             publish=self._publish,
         )
         tokens = Tokens(settings.state_dir, clock.wall)
+        if settings.tokens:
+            tokens.rows()  # whoever could let nobody in does not start
         token_routes = TokenRoutes(tokens, required=settings.tokens)
         knowledge = Knowledge(lambda source: facts_of(source, settings.hub, LOOK), clock, settings.bounds)
         self._measuring = Measuring()

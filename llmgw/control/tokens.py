@@ -165,7 +165,10 @@ class Tokens:
         except FileNotFoundError:
             self._tokens, self._seen = {}, None
         except OSError as error:
-            raise Failed(f"cannot read {self._path}: {error.strerror}") from error
+            raise Failed(
+                f"cannot read {self._path}: {(error.strerror or str(error)).lower()}",
+                help="put a copy back, or remove it and make every token anew",
+            ) from error
         except pydantic.ValidationError as error:
             raise Failed(
                 f"cannot read {self._path}: {error.errors()[0]['msg'].lower()}",

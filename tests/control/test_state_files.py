@@ -118,12 +118,12 @@ def test_a_file_in_the_place_of_all_revisions(tmp_path: pathlib.Path) -> None:
         Store(tmp_path).newest()
 
 
-@pytest.mark.parametrize("name", ["revisions/00000001.json", "marks.json"])
+@pytest.mark.parametrize("name", ["revisions/00000001.json", "marks.json", "tokens.json"])
 def test_a_start_ends_with_a_sentence(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     """Exit 1, and no bug report."""
     (tmp_path / name).mkdir(parents=True)
-    where = ("--listen", "127.0.0.1:0", "--metrics", "off", "--state-dir", str(tmp_path))
+    where = ("--listen", "127.0.0.1:0", "--metrics", "off", "--state-dir", str(tmp_path), "--require-tokens")
     assert run(["serve", *where]) == 1
     assert f"error: cannot read {tmp_path / name}: is a directory" in capsys.readouterr().err
