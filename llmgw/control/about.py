@@ -146,7 +146,7 @@ class About:
                 "nodes": rows.dump_python(screen.node_rows(view), mode="json"),
                 "cards": _withdrawn(view),
                 "engines": _missing_engines(view),
-                "unplaced": [item.model for item in self._loop.unplaced],
+                "unplaced": [item.model for item in self._loop.unplaced if not item.stay],
                 "failing": [
                     {
                         "model": model,

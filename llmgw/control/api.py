@@ -179,7 +179,7 @@ class Api:
                 "models": {
                     row.model: {"ready": row.ready, "wanted": row.wanted} for row in screen.model_rows(view)
                 },
-                "unplaced": [item.model for item in self._loop.unplaced],
+                "unplaced": [item.model for item in self._loop.unplaced if not item.stay],
                 "gateways": sorted(view.fleet.gateways),
             }
         )

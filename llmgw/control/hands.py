@@ -245,7 +245,7 @@ class Hands:
 _AFTER: Mapping[Verb, str] = {
     "cordon": "cordoned: nothing new is placed on it",
     "uncordon": "open again",
-    "drain": "being drained: its replicas move away, each once its successor is ready",
+    "drain": "being drained: each of its replicas goes once its successor is ready on another node",
     "confirm-lost": "lost: what ran there is rebuilt elsewhere",
     "pause": "paused: what runs goes on, nothing is started or stopped for it while the catalog has it",
     "resume": "resumed",

@@ -122,7 +122,12 @@ def _told_apart(after: Plan, before: Plan, act: str) -> Plan:
         rows.append(dataclasses.replace(row, origin="healing" if heals else "change"))
     told = sorted([act, *_what(row)] for row in rows if row.origin == "change")
     digest = hashlib.sha256(json.dumps([act, told]).encode()).hexdigest()
-    return dataclasses.replace(after, rows=tuple(rows), digest=digest)
+    stuck = {(each.model, each.profile) for each in before.unplaced}
+    unplaced = tuple(
+        dataclasses.replace(each, origin="healing" if (each.model, each.profile) in stuck else "change")
+        for each in after.unplaced
+    )
+    return dataclasses.replace(after, rows=tuple(rows), unplaced=unplaced, digest=digest)
 
 
 def _what(row: Row) -> tuple[str, str, str, str]:

@@ -21,6 +21,7 @@ from llmgw.planning.desired import Desired, Marks
 from llmgw.planning.explain import Explanations
 from llmgw.planning.ledger import Draining, Ledger, Scale, Trouble
 from llmgw.planning.needs import Needs, stays
+from llmgw.planning.placement import DRAINED
 from llmgw.planning.quarantine import quarantined
 from llmgw.planning.roll import Roll
 from llmgw.planning.standings import Standings, stand
@@ -91,7 +92,7 @@ class Board:
         cordoned = {
             **quarantined(ledger.troubles, now, timers),
             **desired.marks.cordoned,
-            **desired.marks.draining,
+            **{node: f"{DRAINED}{said}" for node, said in desired.marks.draining.items()},
         }
         standings, turned = self._stand(desired.marks, fleet, ledger, now)
         other = {replica for name in turned for replica, _ in self._on_node.get(name, ())}

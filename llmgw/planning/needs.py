@@ -58,12 +58,16 @@ def stays(replica: Replica, generations: Collection[str], marks: Marks) -> bool:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Unplaced:
-    """A replica that is wanted and fits nowhere: every node's every reason, for the first profile."""
+    """A replica that is wanted and fits nowhere: every node's every reason, for the first profile.
+
+    `stay` are those that people want moved and that serve on because of it, where nothing else is missing.
+    """
 
     model: str
     profile: str
     because: str
     reasons: tuple[NoFit, ...]
+    stay: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(slots=True)

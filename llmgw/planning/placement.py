@@ -77,9 +77,15 @@ class Choice:
     sites: tuple[Site, ...]
 
 
+DRAINED = "drained: "
+"""How the reason begins for which a node that people want empty takes nothing new."""
+
+
 def node_ready(site: Site, _: Request) -> str:
     if site.standing != "Ready":
         return f"the node is {site.standing}"
+    if site.cordoned.startswith(DRAINED):
+        return site.cordoned
     return f"cordoned: {site.cordoned}" if site.cordoned else ""
 
 

@@ -44,6 +44,7 @@ class Service:
 class NotPlaced:
     """A wanted replica that fits nowhere. `reasons` are (node, rule, why), one per node and rule, at most
     `MOST_REASONS` of `nodes` nodes. `would_fit` are changes with which it would fit, the nearest first.
+    `stay` are the replicas that it was to take over from: they serve on.
     """
 
     model: str
@@ -52,6 +53,7 @@ class NotPlaced:
     nodes: int = 0
     origin: Origin = "change"
     would_fit: tuple[str, ...] = ()
+    stay: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -177,6 +179,7 @@ def _unplaced(
                 nodes=len({r.node for r in item.reasons}),
                 origin="pending" if unchanged else "change",
                 would_fit=ways,
+                stay=tuple(map(told, item.stay)),
             )
         )
     view.board.rest(acted=False)

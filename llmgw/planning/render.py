@@ -237,8 +237,12 @@ def _bytes(row: Row) -> str:
 
 def _unplaced(unplaced: Iterable[NotPlaced], explain: bool, suppose: Sequence[str]) -> Iterator[str]:
     for item in unplaced:
-        profile = f"under profile {safe(item.profile)}"
-        yield f"  ! {safe(item.model)} {profile} fits on none of {count(item.nodes, 'node')}"
+        if item.stay:
+            verb, those = ("stays", "it") if len(item.stay) == 1 else ("stay", "them")
+            yield f"  ! {safe(', '.join(item.stay))} {verb}: there is nowhere to move {those}"
+        else:
+            profile = f"under profile {safe(item.profile)}"
+            yield f"  ! {safe(item.model)} {profile} fits on none of {count(item.nodes, 'node')}"
         yield from (f"      {line}" for line in refusal_lines(item, suppose, every=explain))
         if item.would_fit:
             yield f"      would fit if: {safe('; or '.join(item.would_fit))}"

@@ -95,6 +95,7 @@ def replica_rows(view: View, unplaced: tuple[Unplaced, ...]) -> tuple[ReplicaRow
     rows += [
         ReplicaRow(item.model, item.model, "Pending", 0, 1, profile=item.profile, detail=_why_not(item))
         for item in unplaced
+        if not item.stay
     ]
     for (model, generation), trouble in sorted(view.ledger.troubles.items()):
         if trouble.until > view.now and _short_of(view, model, generation):

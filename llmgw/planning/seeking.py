@@ -10,7 +10,7 @@ from llmgw.kit.chance import Chance, suffix
 from llmgw.planning import gaps
 from llmgw.planning.actions import Drain
 from llmgw.planning.ledger import Draining
-from llmgw.planning.needs import Needs, Search, Unplaced
+from llmgw.planning.needs import Need, Needs, Search, Unplaced, stays
 from llmgw.planning.placement import Request
 from llmgw.planning.view import View
 
@@ -44,7 +44,23 @@ def unplaced_for(view: View, needs: Needs, model: str) -> Unplaced:
     """Why its first profile fits nowhere, node by node."""
     board, request = view.board, search_for(view, needs, model).requests[0]
     reasons = board.explanations.of(request, board.stock, view.fleet.nodes)
-    return Unplaced(model, request.profile.name, needs.of[model].because, reasons)
+    return Unplaced(
+        model, request.profile.name, needs.of[model].because, reasons, _staying(view, needs.of[model], model)
+    )
+
+
+def _staying(view: View, need: Need, model: str) -> tuple[str, ...]:
+    """What serves on a node that people want empty, where only its successors are missing."""
+    if view.board.wants is None:
+        return ()
+    generations, marks = view.board.wants.models[model].generations, view.desired.marks
+    found = [
+        replica.id
+        for replica in view.of_model(model)
+        if replica.serves and replica.id not in view.ledger.drains and replica.generation in generations
+        if not stays(replica, generations, marks)
+    ]
+    return tuple(found) if need.have + len(found) >= need.count else ()
 
 
 def search_for(view: View, needs: Needs, model: str) -> Search:

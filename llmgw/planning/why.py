@@ -69,6 +69,10 @@ def why_model(view: View, unplaced: Iterable[Unplaced], name: str, facts: ModelF
         *([f"paused: {reason}"] if (reason := view.desired.marks.paused.get(name)) else []),
         *(line for generation, trouble in troubles for line in _trouble(view, name, generation, trouble)),
         *([f"no place for {_profile(missing)}: {missing.because}"] if missing is not None else []),
+        *(
+            f"{each} stays where it is: there is nowhere to move it"
+            for each in (missing.stay if missing else ())
+        ),
         *(f"{replica.id} is {state_of(view, replica)}" for replica in view.of_model(name)),
     ]
     rejected = _by_node(missing)
@@ -102,7 +106,7 @@ def _model_state(
         return "Paused"
     if troubles:
         return "Backoff" if any(trouble.until > view.now for _, trouble in troubles) else "Retrying"
-    if missing is not None:
+    if missing is not None and not missing.stay:
         return "Pending"
     return "Ready" if ready >= count_wanted else "Starting"
 

@@ -3,6 +3,7 @@
 import errno
 import pathlib
 
+import pydantic
 import pytest
 
 from llmgw.control.store import Store
@@ -10,6 +11,8 @@ from llmgw.fleet import events
 from llmgw.fleet.node import InstalledEngine, NodeInfo
 from llmgw.fleet.shard import ShardStatus
 from llmgw.planning.actions import Assign, Stop
+from llmgw.planning.plan import Plan
+from llmgw.planning.render import plan_lines
 from tests.control.plane import Plane, files
 
 
@@ -223,3 +226,22 @@ def test_what_no_sound_client_sends_is_refused(tmp_path: pathlib.Path) -> None:
     ):
         assert plane.call("POST", "/v1/hands", body)[0] == 400
     assert not plane.hands.kept.marks
+
+
+def test_a_drain_with_nowhere_to_go_says_so(tmp_path: pathlib.Path) -> None:
+    """The only node: the plan calls it this act's, names what stays, promises no move; nothing is unplaced by it."""
+    plane = served(tmp_path, "n0")
+    (name,) = {shard.spec.replica for shard in plane.loop.fleet.shards.values()}
+    asked = {"verb": "drain", "name": "n0", "who": "root"}
+    plan = plane.call("POST", "/v1/hands/plan", asked)[1]
+    (item,) = plan["unplaced"]
+    assert (item["origin"], item["stay"]) == ("change", [name])
+    lines = plan_lines(pydantic.TypeAdapter(Plan).validate_python(plan, strict=False))
+    assert f"  ! {name} stays: there is nowhere to move it" in lines
+    assert "      n0: drained: (root)" in lines
+    assert "This change" in lines
+    assert "move away" not in act(plane, "drain", "n0")[1]
+    plane.loop.decide()
+    assert plane.call("GET", "/v1/status")[1]["unplaced"] == []
+    assert [row["state"] for row in plane.call("GET", "/v1/replicas")[1]] == ["Ready"]
+    assert plane.call("POST", "/v1/hands/plan", asked)[1]["unplaced"][0]["origin"] == "healing"

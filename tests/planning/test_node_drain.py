@@ -39,6 +39,16 @@ def test_without_another_place_the_last_one_stays() -> None:
     assert story.ready() == [replica]
 
 
+def test_every_one_that_has_nowhere_to_go_is_named() -> None:
+    """Both replicas stay, and neither is said to be missing."""
+    story = served(replicas=2, nodes=1)
+    story.marks(DRAIN).runs()
+    assert story.last is not None
+    (item,) = story.last.unplaced
+    assert item.stay == tuple(story.ready())
+    assert len(item.stay) == 2
+
+
 def test_a_wish_taken_back_leaves_what_is_there() -> None:
     """The mark goes before the old one drained: it stays, and the one too many leaves."""
     story = served(replicas=1)
