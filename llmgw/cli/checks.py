@@ -94,7 +94,8 @@ def _catalog(facts: Facts) -> Iterator[Finding]:
             followed["blind"]["next"],
         )
     if followed and (hold := followed["hold"]):
-        grade: Literal["warning", "wrong"] = "warning" if hold["why"] == "pending" else "wrong"
+        meant = hold["why"] in ("pending", "left")
+        grade: Literal["warning", "wrong"] = "warning" if meant else "wrong"
         said = f"{followed['tree']} is held for {show_seconds(hold['age'])}: {hold['said']}"
         yield Finding(grade, "catalog", said, hold["next"])
 

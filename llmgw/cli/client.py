@@ -87,7 +87,7 @@ class Client:
         ):
             if not answer.is_success:
                 answer.read()
-                raise _refusal(answer)
+                raise _refusal(answer, self.server)
             for line in answer.iter_lines():
                 yield json.loads(line)
 
@@ -106,7 +106,7 @@ class Client:
         if answer.is_success:
             self._remember()
             return answer
-        raise _refusal(answer)
+        raise _refusal(answer, self.server)
 
     @contextlib.contextmanager
     def _reaching(self, longest: float) -> Iterator[None]:
@@ -120,7 +120,7 @@ class Client:
             ) from error
         except httpx.TransportError as error:
             raise Unreachable(
-                f"cannot reach the control plane at {self.server}: {str(error) or type(error).__name__}",
+                f"cannot reach the control plane at {self.server}: {_words(error)}",
                 help="start one with `llmgw serve`, or name another with --server or LLMGW_SERVER",
             ) from error
 
@@ -147,10 +147,21 @@ def _patience(said: str) -> Iterator[None]:
         timer.cancel()
 
 
-def _refusal(answer: httpx.Response) -> LlmgwError:
+def _words(error: BaseException) -> str:
+    """Why, as the system says it, without the numbers and words of libraries around it."""
+    found: BaseException | None = error
+    while found is not None:
+        if isinstance(found, OSError) and found.strerror:
+            return found.strerror[:1].lower() + found.strerror[1:]
+        found = found.__cause__ or found.__context__
+    return str(error) or type(error).__name__
+
+
+def _refusal(answer: httpx.Response, server: str) -> LlmgwError:
     try:
         error = answer.json()["error"]
         said, better = str(error["said"]), str(error.get("help", ""))
     except (ValueError, KeyError, TypeError):
-        said, better = f"cannot understand the control plane: it answered {answer.status_code}", ""
+        said = f"cannot take {server} for a control plane: it answered {answer.status_code} to {answer.request.url.path}"
+        better = "a gateway, or something else, may listen there: name the control plane with --server or LLMGW_SERVER"
     return _ERRORS.get(answer.status_code, Failed)(said, help=better)

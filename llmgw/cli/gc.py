@@ -22,6 +22,8 @@ def command(collect: bool, expect: str, yes: bool, output: str, server: str | No
     Only entries that llmgw fetched are ever listed. With --collect the nodes are asked to remove exactly
     that list; each looks again at every entry and says what it removed, what it refused, and why.
     """
+    if expect and not collect:
+        raise click.UsageError("--expect is for --collect: without it nothing is removed")
     from llmgw.cli.doing import gc
 
     return gc.run(collect, expect, yes, output, server)

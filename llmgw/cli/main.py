@@ -72,6 +72,17 @@ class Verbs(click.Group):
             command.params.append(COLOR)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            from llmgw.catalog.suggest import did_you_mean
+
+            said = f"{error.message} {did_you_mean(args[0], VERBS)}".rstrip()
+            raise click.UsageError(said, error.ctx) from error
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
         with formatter.section("Commands"):
             formatter.write_dl(list(VERBS.items()))

@@ -17,6 +17,7 @@ from llmgw.kit.units import show_seconds
 from llmgw.planning.asking import Asked, answer
 from llmgw.planning.judging import judged
 from llmgw.planning.plan import Plan
+from llmgw.transport.sockets import reason
 
 OLD = 900.0
 """Seconds after which a snapshot is warned about."""
@@ -26,8 +27,10 @@ def plan_offline(path: pathlib.Path, new: Catalog, base: dict[str, str] | None, 
     """The plan of `new` against the snapshot at `path`. Raises Failed."""
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise Failed(f"cannot read {path}: {error}", help="llmgw fleet export") from error
+    except OSError as error:
+        raise Failed(f"cannot read {path}: {reason(error)}", help="llmgw fleet export") from error
+    except UnicodeDecodeError as error:
+        raise Failed(f"cannot read {path}: it is no text", help="llmgw fleet export") from error
     found = snapshot.read(text, str(path))
     given = found.given
     desired = dataclasses.replace(given.desired, catalog=new)

@@ -91,6 +91,17 @@ def command(
     number of ready replicas on the way, and what cannot be placed, why, and what would help.
 
     What is supposed (--without-node, --with-node, --replace) is said in the plan, and such a plan is not applied.
+    A FILE of --with-node is YAML; only `name` is needed:
+
+    \b
+    name: gpu-b3
+    gpus: [{type: H100, memory: 80GiB, count: 8}]
+    engines: [vllm 0.19]
+    cpu_cores: 64
+    memory: 512GiB
+    disk: 3.5TB
+    labels: {zone: b}
+
     --only is for looking at a long plan: it is made of the whole catalog all the same, has that plan's id, says
     what it leaves out, and is not saved.
     """

@@ -16,7 +16,7 @@ from llmgw.catalog.model import Catalog
 from llmgw.cli.uploads import Upload, upload_of
 from llmgw.control.commits import files_of
 from llmgw.control.trees import Unreadable, work_tree
-from llmgw.errors import CatalogInvalid
+from llmgw.errors import CatalogInvalid, Failed
 from llmgw.kit.children import git_environment
 from llmgw.kit.text import count, safe
 from llmgw.kit.units import show_seconds
@@ -81,7 +81,7 @@ def _where(path: pathlib.Path) -> tuple[pathlib.Path, str]:
 def _commit(top: pathlib.Path, ref: str) -> str:
     done = _git(top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
     if done.returncode:
-        raise CatalogInvalid(
+        raise Failed(
             f"cannot plan: there is no commit {safe(ref)} here",
             help="fetch it: a shallow clone has few commits",
         )

@@ -32,7 +32,8 @@ def _where(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @command.command()
-@click.option("--node", metavar="NAME", help="For this node only. [default: for the first that uses it]")
+@click.option("--node", metavar="NAME", help="For this node only.")
+@click.option("--any-node", is_flag=True, help="For the first node that uses it.")
 @click.option("--gateway", metavar="NAME", help="For this gateway.")
 @click.option("--api", is_flag=True, help="For the CLI: whoever has it may do everything here.")
 @click.option(
@@ -43,7 +44,9 @@ def _where(function: Callable[..., Any]) -> Callable[..., Any]:
 @_where
 @output_option
 def create(
+    *,
     node: str | None,
+    any_node: bool,
     gateway: str | None,
     api: bool,
     ttl: float | None,
@@ -59,6 +62,8 @@ def create(
     """
     from llmgw.cli.doing import token
 
+    if sum((node is not None, gateway is not None, any_node, api)) != 1:
+        raise click.UsageError("a token is for one of them: --node NAME, --any-node, --gateway NAME or --api")
     token.create(node, gateway, api, ttl, server, state_dir, output)
 
 

@@ -136,8 +136,14 @@ def again(before: Followed, standing: str, by: str, now: datetime.datetime) -> F
     if before.hold is not None and before.hold.why != "left":
         return dataclasses.replace(before, left=left)
     said = f"{by} was applied in its place; it is not taken again before it changes"
-    hold = before.hold or Hold("left", said, now, (), before.rules.apply)
+    since = before.hold.since if before.hold is not None else now
+    hold = Hold("left", said, since, (), _to_return(before.rules))
     return dataclasses.replace(before, against=standing, hold=hold, left=_and_left(left, before.digest))
+
+
+def _to_return(rules: Rules) -> str:
+    """Nothing has to be done; what follows undoes what was applied instead."""
+    return f"nothing, if that is meant; to go back to it: {rules.apply}"
 
 
 def _and_left(left: tuple[str, ...], digest: str) -> tuple[str, ...]:
@@ -183,7 +189,7 @@ def _hold(found: Refused | Valid, left: tuple[str, ...], rules: Rules, now: date
     if rules.sync == "manual":
         return Hold("pending", in_short(found.plan), now, (), rules.apply)
     if found.digest in left:
-        return Hold("left", "a person's apply moved away from it", now, (), rules.apply)
+        return Hold("left", "a person's apply moved away from it", now, (), _to_return(rules))
     if by_files and found.cut_short:
         return Hold(
             "half-written", "it looks half-written", now, found.cut_short, f"finish it, or {rules.apply}"

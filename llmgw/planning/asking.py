@@ -15,6 +15,7 @@ from typing import Annotated
 import pydantic
 
 from llmgw.catalog.model import Catalog
+from llmgw.catalog.suggest import did_you_mean
 from llmgw.errors import Failed
 from llmgw.fleet import events
 from llmgw.fleet.expiry import Timers
@@ -151,7 +152,11 @@ def _requested(fleet: Fleet, name: str) -> Fleet:
         if name in (shard.spec.replica, shard.spec.model)
     }
     if not shards:
-        raise Failed(f"cannot plan to replace {name}: it is neither a replica nor a model that runs")
+        known = {each for s in fleet.shards.values() for each in (s.spec.replica, s.spec.model)}
+        raise Failed(
+            f"cannot plan to replace {name}: it is neither a replica nor a model that runs",
+            help=did_you_mean(name, sorted(known)) or "llmgw replicas",
+        )
     return dataclasses.replace(fleet, shards={**fleet.shards, **shards})
 
 

@@ -85,6 +85,37 @@ REACHED: Mapping[Exit, tuple[Story, str]] = {
 """Code → how it is reached, and what is said then. The last two leave the fleet at work."""
 
 
+NOWHERE: Mapping[tuple[str, ...], tuple[Exit, str]] = {
+    ("replicas", "--model", "z"): (Exit.FAILED, "cannot find z: none of the models has this name"),
+    ("replicas", "--node", "n9"): (Exit.FAILED, "did you mean `n0`?"),
+    ("events", "--for", "nope"): (Exit.FAILED, "cannot find nope"),
+    ("why", "nope"): (Exit.FAILED, "cannot"),
+    ("plan", "--ref", "nosuch", "."): (Exit.FAILED, "there is no commit nosuch here"),
+    ("gc", "--expect", "x"): (Exit.USAGE, "--collect"),
+    ("token", "create"): (Exit.USAGE, "--any-node"),
+    ("plan", "--fail-on", "nope"): (Exit.USAGE, "--fail-on knows"),
+    ("statu",): (Exit.USAGE, "did you mean `status`?"),
+}
+"""What is named and is nowhere: 1. What is no command line: 64."""
+
+
+def test_a_name_that_is_nowhere_is_no_mistake_of_form(lab: Loopback) -> None:
+    """One table: whoever gets 64 looks at the command, whoever gets 1 at the name."""
+    for words, (code, said) in NOWHERE.items():
+        ran = lab.cli(*words)
+        assert (ran.code, said in ran.err) == (code, True), f"{words}: {ran}"
+
+
+def test_a_doctor_that_reaches_nobody_says_so_to_scripts(lab: Loopback) -> None:
+    """Its screen is the same; its code is that of every other verb."""
+    with Loopback(lab.directory / "away", {}) as gone:
+        pass
+    ran = gone.cli("doctor")
+    assert ran.code == Exit.UNREACHABLE
+    assert "connection refused" in ran.out
+    assert "Errno" not in ran.out
+
+
 def test_every_code_of_the_contract_is_reached(lab: Loopback) -> None:
     """One table: no code without a way to it, and none means two things."""
     assert set(REACHED) == set(Exit)

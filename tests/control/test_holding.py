@@ -161,6 +161,10 @@ def test_a_rollback_is_not_undone() -> None:
     assert left.hold is not None
     assert left.hold.why == "left"
     assert "revision 7 by ada was applied in its place" in left.hold.said
+    later = holding.again(left, "digest-9", "revision 8 by ada", LATER)
+    assert later.hold is not None
+    assert "revision 8 by ada was applied in its place" in later.hold.said
+    assert later.hold.since == NOW
     assert holding.again(left, "digest-0", "revision 7 by ada", LATER) == left
     broken = holding.judge(left, "mark-2", "", Refused("1 error"), FILES, "digest-0", NOW).followed
     assert why(Valid("digest-1", PLAN), FILES, broken) == "left"

@@ -181,22 +181,6 @@ def test_the_one_before_of_a_model_needs_no_replica_named(tmp_path: pathlib.Path
     assert plane.logs.target("qwen", 0, previous=True).replica == failed[0]
 
 
-def test_the_one_before_of_a_model_needs_no_replica_named(tmp_path: pathlib.Path) -> None:
-    """Two replicas run and one has failed: `logs qwen --previous`, which `why` offers, is the failed one."""
-    plane = Plane(tmp_path)
-    plane.hears(events.Registered(node("n0")))
-    plane.call("POST", "/v1/apply", {"files": files("qwen", replicas=2)})
-    plane.loop.decide()
-    failed, _ = sorted(plane.loop.fleet.shards)
-    plane.hears(events.Reported("n0", (ShardStatus(*failed, "failed", reason="exit 1"),)))
-    for state in ("stopping", "gone"):
-        plane.hears(events.Reported("n0", (ShardStatus(*failed, state),)))
-    plane.loop.decide()
-    assert len(plane.loop.fleet.shards) == 2
-    assert failed not in plane.loop.fleet.shards
-    assert plane.logs.target("qwen", 0, previous=True).replica == failed[0]
-
-
 def test_what_is_not_meant_clearly_is_refused(tmp_path: pathlib.Path) -> None:
     """Two replicas of a model, a rank that is none, a name that is none: each with what would do."""
     plane = Plane(tmp_path)

@@ -20,6 +20,7 @@ from llmgw.cli.security import Calling, called
 from llmgw.cli.timers import changed
 from llmgw.engines.registry import ADAPTERS
 from llmgw.kit.systemd import tell
+from llmgw.kit.text import safe
 
 PARTS: dict[str, Any] = {
     "supervisor": SupervisorTimers(),
@@ -71,9 +72,9 @@ def run(
         metrics=metrics,
         hub=Hub(hub.rstrip("/"), os.environ.get("HF_TOKEN", "")),
     )
-    run_until_signal(lambda: serve.run(settings, ready=_ready))
+    run_until_signal(lambda: serve.run(settings, ready=lambda node: _ready(settings.name, node)))
 
 
-def _ready(node: str) -> None:
-    click.echo(f"node {node} is up", err=True)
+def _ready(name: str, node: str) -> None:
+    click.echo(f"node {safe(name)} is up, its id is {node}", err=True)
     tell("READY=1")

@@ -9,14 +9,17 @@ from llmgw.cli.github import Comment, GitHub
 from llmgw.errors import Blocked, Failed
 from llmgw.kit.text import count, safe
 from llmgw.planning.markdown import LIMIT, Header, read_header
+from llmgw.transport.sockets import reason
 
 
 def comment(file: pathlib.Path, number: int | None) -> None:
     """Write the comment, or rewrite the one that is there."""
     try:
         text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise Failed(f"cannot read {file}: {error}") from error
+    except OSError as error:
+        raise Failed(f"cannot read {file}: {reason(error)}") from error
+    except UnicodeDecodeError as error:
+        raise Failed(f"cannot read {file}: it is no text") from error
     header = read_header(text)
     if header is None or len(text) > LIMIT:
         raise Failed(

@@ -9,7 +9,7 @@ from llmgw.cli.checks import Finding, findings
 from llmgw.cli.client import Client
 from llmgw.cli.documents import document
 from llmgw.cli.doing.version import OURS
-from llmgw.cli.exits import Exit
+from llmgw.cli.exits import Exit, of_error
 from llmgw.cli.output import say
 from llmgw.errors import LlmgwError
 from llmgw.kit.clock import SystemClock
@@ -19,24 +19,24 @@ WORDS = {"ok": "ok", "warning": "warning:", "wrong": "WRONG"}
 
 
 def run(output: str, server: str | None) -> int:
-    """Print every finding; returns 1 where something is wrong."""
+    """Print every finding; returns 1 where something is wrong, and why where nothing can be asked."""
     clock, client = SystemClock(), Client(server)
     began = clock.now()
     try:
         facts = client.get("/v1/doctor")
     except LlmgwError as error:
-        found = [Finding("wrong", "control plane", error.said, error.help)]
+        found, code = [Finding("wrong", "control plane", error.said, error.help)], of_error(error)
     else:
         took = clock.now() - began
         middle = clock.wall() - datetime.timedelta(seconds=took / 2)
         found = findings(facts, ours=OURS, wall=middle, took=took, server=client.server)
-    wrong = any(each.grade == "wrong" for each in found)
+        code = Exit.FAILED if any(each.grade == "wrong" for each in found) else Exit.DONE
     if output == "text":
         say(doctor_lines(found))
     else:
         items = [dataclasses.asdict(each) for each in found]
-        click.echo(document("doctor", {"ok": not wrong, "items": items}, output))
-    return Exit.FAILED if wrong else Exit.DONE
+        click.echo(document("doctor", {"ok": code == Exit.DONE, "items": items}, output))
+    return code
 
 
 def doctor_lines(found: list[Finding]) -> list[str]:

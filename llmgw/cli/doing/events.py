@@ -8,6 +8,7 @@ import click
 
 from llmgw.cli.client import Client
 from llmgw.cli.documents import document
+from llmgw.cli.known import check_known
 from llmgw.errors import Unreachable
 from llmgw.kit.text import safe
 
@@ -24,13 +25,13 @@ def run(about: str | None, kinds: Collection[str], output: str, watch: bool, ser
     epoch = client.get("/v1/status")["epoch"] if watch else 0
 
     def wanted(entry: Entry) -> bool:
-        of = str(entry["about"])
-        return (not kinds or entry["kind"] in kinds) and (
-            about is None or of == about or of.startswith(f"{about}/")
-        )
+        return (not kinds or entry["kind"] in kinds) and (about is None or _is_about(entry, about))
 
     entries = client.get("/v1/events", after=0)
-    _show([entry for entry in entries if wanted(entry)], output, watch)
+    found = [entry for entry in entries if wanted(entry)]
+    if about is not None and not any(_is_about(entry, about) for entry in entries):
+        check_known(client, [about], "models", "aliases", "nodes", "replicas")
+    _show(found, output, watch)
     while watch:
         last = int(entries[-1]["number"]) if entries else 0
         try:
@@ -43,6 +44,12 @@ def run(about: str | None, kinds: Collection[str], output: str, watch: bool, ser
             continue
         _show([entry for entry in news if wanted(entry)], output, watch)
         entries = news or entries
+
+
+def _is_about(entry: Entry, name: str) -> bool:
+    """Whether it is about this, or about a replica of this model."""
+    of = str(entry["about"])
+    return of == name or of.startswith(f"{name}/")
 
 
 def _epoch(client: Client, before: int) -> int:

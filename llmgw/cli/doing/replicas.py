@@ -1,6 +1,8 @@
 """The work of `llmgw replicas`: the rows that the control plane answers, or some of them."""
 
+from llmgw.cli.client import Client
 from llmgw.cli.doing.rows import show
+from llmgw.cli.known import check_known
 from llmgw.cli.screens import replica_lines
 from llmgw.planning.screen import ReplicaRow
 
@@ -15,6 +17,9 @@ def run(
     server: str | None,
 ) -> None:
     """Print a row each, of these models, on these nodes, in these states; all where none are named."""
+    client = Client(server)
+    check_known(client, models, "models")
+    check_known(client, nodes, "nodes")
     asked = {state.casefold() for state in states}
 
     def wanted(row: ReplicaRow) -> bool:

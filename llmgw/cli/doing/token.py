@@ -21,9 +21,7 @@ def create(
     state_dir: pathlib.Path | None,
     output: str,
 ) -> None:
-    """Print a new token on stdout, and for whom it is on stderr. Raises click.UsageError."""
-    if sum((node is not None, gateway is not None, api)) > 1:
-        raise click.UsageError("--node, --gateway and --api: a token is for one of them")
+    """Print a new token on stdout, and for whom it is on stderr: by default for the first node that uses it."""
     kind: Kind = "api" if api else "gateway" if gateway is not None else "node"
     text, made = _created(kind, node or gateway or "", ttl, server, state_dir)
     if output == "json":
