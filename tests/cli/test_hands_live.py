@@ -23,6 +23,17 @@ def test_an_operators_day(tmp_path: pathlib.Path) -> None:
         stage.model("alpha")
         stage.commit("one model")
         assert stage.inside("apply", "catalog", "--yes").returncode == Exit.DONE
+        assert stage.inside("pause", "alpha", "--reason", "driver").returncode == Exit.DONE
+        stage.profile(2048)
+        stage.commit("shorter")
+        assert stage.inside("apply", "catalog", "--yes", "--wait", "accepted").returncode == Exit.DONE
+        shown = stage.inside("resume", "alpha")
+        assert (shown.returncode, "+/-" in shown.stdout) == (Exit.DECLINED, True)
+        stage.profile()
+        stage.commit("as before")
+        assert stage.inside("apply", "catalog", "--yes", "--wait", "accepted").returncode == Exit.DONE
+        resumed = stage.inside("resume", "alpha")
+        assert (resumed.returncode, resumed.stdout) == (Exit.DONE, "alpha is resumed\n")
         (before,) = told(stage, "replicas")
         (old,), first = before["nodes"], before["replica"]
         other = ({"n1", "n2"} - {old}).pop()

@@ -1,8 +1,30 @@
-"""The work of `llmgw resume`."""
+"""The work of `llmgw resume`: what was changed meanwhile happens now, so it is shown and asked for first."""
 
-from llmgw.cli.acts import act
+import shlex
+
+import click
+
+from llmgw.cli.acts import body, do
+from llmgw.cli.asking import agree
+from llmgw.cli.client import Client
+from llmgw.cli.exits import Exit
+from llmgw.kit.text import safe
+from llmgw.planning.plan import Plan
+from llmgw.planning.render import plan_lines
 
 
-def run(model: str, reason: str, server: str | None) -> int:
-    """Do it; returns the exit code."""
-    return act("resume", model, server, reason=reason)
+def run(model: str, reason: str, server: str | None, *, yes: bool) -> int:
+    """Do it; returns the exit code. Where nothing follows, nothing is asked."""
+    client, asked = Client(server), body("resume", model, reason, None)
+    plan: Plan | None = client.ask(Plan | None, "/v1/hands/plan", asked)
+    if plan is None or not any(row.origin == "change" for row in plan.rows):
+        do(client, asked)
+        return Exit.DONE
+    for line in plan_lines(plan):
+        click.echo(line)
+    if not yes:
+        cluster = client.get("/v1/status")["cluster"]
+        way = f"llmgw resume {shlex.quote(model)} --yes"
+        agree(f"Resume {safe(model)} of {safe(cluster)}?", way=way)
+    do(client, asked, "" if yes else plan.digest)
+    return Exit.DONE
