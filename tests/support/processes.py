@@ -82,12 +82,18 @@ class Processes(contextlib.AbstractContextManager["Processes"]):
         self.directory = directory
         self.env = dict(env or {})
         self._children: dict[str, Process] = {}
+        self._ended = False
         self._before: signal.Handlers | Callable[[int, FrameType | None], Any] | int | None = None
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            self._before = signal.signal(signal.SIGTERM, _unwind)
+            self._before = signal.signal(signal.SIGTERM, self._unwind)
         return self
+
+    def _unwind(self, number: int, _: FrameType | None) -> None:
+        self._ended = True
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one must not end what cleans up
+        raise KeyboardInterrupt(f"ended by signal {number}")
 
     def start(self, name: str, argv: Sequence[str], env: Mapping[str, str] | None = None) -> Process:
         """Start `argv` and return at once."""
@@ -112,16 +118,13 @@ class Processes(contextlib.AbstractContextManager["Processes"]):
     ) -> None:
         for child in reversed(self._children.values()):
             child.stop()
-        # Once it came, a second one must not end what others clean up.
-        if self._before is not None and signal.getsignal(signal.SIGTERM) is _unwind:
+        if self._before is not None and not self._ended:
             signal.signal(signal.SIGTERM, self._before)
         if error is not None:
             error.add_note(self.last_words())
-
-
-def _unwind(number: int, _: FrameType | None) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    raise KeyboardInterrupt(f"ended by signal {number}")
+        if self._ended and not isinstance(error, KeyboardInterrupt):
+            # A command that ran in this process took it for its own Ctrl-C, and we were meant.
+            raise KeyboardInterrupt("ended by a signal") from error
 
 
 def run_llmgw(

@@ -115,7 +115,12 @@ with Stage(here, {}) as stage:
     child = stage.processes.start("child", sleep)
     engine = subprocess.Popen(sleep, env=mark, start_new_session=True)
     print(child.pid, engine.pid, flush=True)
-    time.sleep(60)
+    try:
+        time.sleep(60)
+    except KeyboardInterrupt:
+        pass  # as a command does that is run in this process
+print("it went on", flush=True)
+time.sleep(60)
 """
 
 
@@ -128,9 +133,9 @@ def test_a_lab_that_is_ended_leaves_nothing(tmp_path: pathlib.Path) -> None:
         text=True,
     )
     assert lab.stdout is not None
-    with lab.stdout:
-        pids = [int(word) for word in lab.stdout.readline().split()]
+    pids = [int(word) for word in lab.stdout.readline().split()]
     assert [proc.alive(pid) for pid in pids] == [True, True]
     lab.terminate()
-    assert lab.wait(30) != 0
+    said, _ = lab.communicate(timeout=30)
+    assert (said, lab.returncode != 0) == ("", True)
     assert [proc.alive(pid) for pid in pids] == [False, False]
