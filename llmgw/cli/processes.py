@@ -104,7 +104,7 @@ class _Screen(io.FileIO):
     Ctrl-C ends the `tee` of `llmgw up | tee` too, and the drain that it asks for has lines to write.
     """
 
-    def write(self, data: Any) -> int | None:
+    def write(self, data: Any) -> int:
         """How much was written; all of it where that cannot be."""
         try:
             return super().write(data)
