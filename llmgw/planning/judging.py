@@ -9,17 +9,16 @@ import dataclasses
 
 from llmgw.fleet.world import Fleet
 from llmgw.kit.chance import Chance
-from llmgw.planning import diff
+from llmgw.planning import diff, guards
 from llmgw.planning.asking import Asked, Given, suppose
 from llmgw.planning.desired import Desired
 from llmgw.planning.fired import Fired
-from llmgw.planning.guards import Limits, Seen, fired
 from llmgw.planning.plan import Plan, make_plan
 from llmgw.planning.view import View, look
 
 
 def judged(
-    plan: Plan, given: Given, new: Desired, limits: Limits, chance: Chance, asked: Asked | None = None
+    plan: Plan, given: Given, new: Desired, limits: guards.Limits, chance: Chance, asked: Asked | None = None
 ) -> tuple[Fired, ...]:
     """The guards that refuse `plan`, which leads from what is `given` to `new`, whose catalog must not be None.
 
@@ -47,7 +46,8 @@ def judged(
             base=given.number,
             board=given.board,
         )
-    return fired(plan, given.desired.catalog, new.catalog, limits, Seen(serving, heard=not unheard))
+    seen = guards.Seen(serving, heard=not unheard)
+    return guards.fired(plan, given.desired.catalog, new.catalog, limits, seen)
 
 
 def _awake(old: Desired, new: Desired) -> Desired:
