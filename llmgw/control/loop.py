@@ -168,7 +168,9 @@ class Loop:
                 moved = any(self._moves(status) for status in statuses)
                 return moved or bool(self.ledger.drains)
             case events.GatewaySeen(queued=queued):
-                return bool(self.ledger.drains) or any(self._sleeps(model) for model, count in queued if count)
+                return bool(self.ledger.drains) or any(
+                    self._sleeps(model) for model, count in queued if count
+                )
             case _:
                 return True
 

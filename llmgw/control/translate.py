@@ -58,7 +58,9 @@ def not_known(node: str, message: messages.Up, fleet: Fleet) -> str:
     strange = [s for s in message.statuses if s.state != "gone" and s.key not in fleet.shards]
     if not strange:
         return ""
-    return f"it reports rank {strange[0].rank} of {strange[0].replica}, which is not known here: say all again"
+    return (
+        f"it reports rank {strange[0].rank} of {strange[0].replica}, which is not known here: say all again"
+    )
 
 
 def gateway_event(gateway: str, message: messages.Up) -> events.Event | None:
