@@ -40,7 +40,7 @@ def _silences(view: View) -> list[str]:
         nodes = list(view.unheard)
         said.append(
             f"waiting for {count(len(nodes), 'node')} of the roster: {_names(view.fleet, nodes)}; "
-            f"{_undone(view)} ({_LOST}, `llmgw node forget NAME` where it does not come back)"
+            f"{_undone(view)} ({_LOST}, then `llmgw node forget NAME` where it does not come back)"
         )
     return said
 
