@@ -62,7 +62,7 @@ class StateDir:
     def obeyed(self) -> Obeyed:
         """What was adopted last. Raises Failed where the file cannot be read: an older epoch must not win."""
         better = "remove it if no older control plane can still be running"
-        return read_state(self.root / "obeyed", _OBEYED.validate_json, better) or Obeyed()
+        return read_state(self.root / "obeyed", _obeyed, better) or Obeyed()
 
     def obey(self, obeyed: Obeyed) -> None:
         """Remember it, durably, with whatever another release has put beside it. Raises OSError."""
@@ -75,6 +75,13 @@ class StateDir:
 
 
 _OBEYED = pydantic.TypeAdapter(Obeyed)
+
+
+def _obeyed(data: bytes) -> Obeyed:
+    found = from_json(data)
+    if not isinstance(found, dict) or "epoch" not in found:
+        raise ValueError("it names no epoch")
+    return _OBEYED.validate_python(found)
 
 
 def _node_id(data: bytes) -> str:

@@ -16,7 +16,7 @@ from llmgw.catalog.model import Catalog
 from llmgw.cli.uploads import Upload, upload_of
 from llmgw.control.commits import files_of
 from llmgw.control.trees import Unreadable, work_tree
-from llmgw.errors import CatalogInvalid, Failed
+from llmgw.errors import CatalogInvalid, Failed, LlmgwError
 from llmgw.kit.children import git_environment
 from llmgw.kit.text import count, safe
 from llmgw.kit.units import show_seconds
@@ -48,7 +48,8 @@ def read_ref(path: pathlib.Path, ref: str) -> Upload:
 def read_merged(path: pathlib.Path, ref: str, base: str) -> Compared:
     """The catalog at `path` as merging `ref` into `base` would leave it, and as `base` has it."""
     top, below = _where(path)
-    ours, theirs = _commit(top, base), _commit(top, ref)
+    # An unknown base is no answer to "what would it change": exit 3, as for a merge in conflict.
+    ours, theirs = _commit(top, base, CatalogInvalid), _commit(top, ref)
     merged = _merge(top, ours, theirs, base, ref)
     after, before = _tree(top, merged, below), _tree(top, ours, below)
     if after is None:
@@ -78,10 +79,10 @@ def _where(path: pathlib.Path) -> tuple[pathlib.Path, str]:
     return top, "" if below == "." else pathlib.PurePath(below).as_posix()
 
 
-def _commit(top: pathlib.Path, ref: str) -> str:
+def _commit(top: pathlib.Path, ref: str, missing: type[LlmgwError] = Failed) -> str:
     done = _git(top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
     if done.returncode:
-        raise Failed(
+        raise missing(
             f"cannot plan: there is no commit {safe(ref)} here",
             help="fetch it: a shallow clone has few commits",
         )

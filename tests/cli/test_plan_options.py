@@ -96,7 +96,7 @@ def test_a_ref_is_read_from_git_and_not_from_the_directory(
     assert code == Exit.DONE
     assert "uncommitted" not in out
     code, _, err = plans(capsys, "--ref", "nowhere")
-    assert code == Exit.INVALID
+    assert code == Exit.FAILED
     assert "there is no commit nowhere here" in err
 
 
