@@ -7,6 +7,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -26,7 +27,11 @@ def begin(tmp_path: pathlib.Path, code: str) -> process.Leader:
     cookie = marks.new_cookie()
     env = {**marks.environment(NODE, KEY, cookie), "PATH": "/bin:/usr/bin"}
     line = CommandLine((sys.executable, "-S", "-c", code))
-    return process.launch(line, env, Identity(cookie), tmp_path / "log")
+    leader = process.launch(line, env, Identity(cookie), tmp_path / "log")
+    # Right after its exec a process has no environment in /proc for an instant.
+    while alive(leader.identity.pid) and not procfs.environ(leader.identity.pid):
+        time.sleep(0.001)
+    return leader
 
 
 @pytest.fixture(autouse=True)
