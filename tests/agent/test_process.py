@@ -28,8 +28,8 @@ def begin(tmp_path: pathlib.Path, code: str) -> process.Leader:
     env = {**marks.environment(NODE, KEY, cookie), "PATH": "/bin:/usr/bin"}
     line = CommandLine((sys.executable, "-S", "-c", code))
     leader = process.launch(line, env, Identity(cookie), tmp_path / "log")
-    # Right after its exec a process has no environment in /proc for an instant.
-    while alive(leader.identity.pid) and not procfs.environ(leader.identity.pid):
+    # A shell becomes the program. In the instant after an exec /proc shows no environment.
+    while alive(leader.identity.pid) and marks.LEADER not in procfs.environ(leader.identity.pid):
         time.sleep(0.001)
     return leader
 
