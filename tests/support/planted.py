@@ -24,7 +24,7 @@ from llmgw.control.loop import Loop
 from llmgw.control.peers import Peers
 from llmgw.fleet.world import Draft
 from llmgw.kit.clock import SystemClock
-from llmgw.planning import board, standings
+from llmgw.planning import board
 from llmgw.transport.connection import Connection
 
 
@@ -171,7 +171,7 @@ BUGS: Mapping[str, Bug] = {
     "nobody-is-lost": Bug(board, "stand", _nobody_is_lost),
     "sends-no-pings": Bug(Connection, "_tick", _sends_no_pings),
     "tells-the-time": Bug(SystemClock, "now", _tells_the_time),
-    "unheard-are-lost": Bug(standings, "stand", _unheard_are_lost),
+    "unheard-are-lost": Bug(board, "stand", _unheard_are_lost),
     "unreachable-are-lost": Bug(board, "stand", _unreachable_are_lost),
 }
 
