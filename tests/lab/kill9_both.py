@@ -55,7 +55,7 @@ CATALOGS: Mapping[str, Callable[[pathlib.Path], None]] = {
 
 
 def run(argv: list[str]) -> Outcome:
-    """`--cycles` rounds over every kind of missing knowledge; `--mutant ends-unheard` must turn it red."""
+    """`--cycles` rounds over every kind of missing knowledge; `--mutant adopts-nothing` must turn it red."""
     asked = options(argv, __doc__, 2)
     chance = random.Random(asked.seed)
     took: dict[str, int] = dict.fromkeys((*CATALOGS, "removed_on_purpose"), 0)
@@ -93,16 +93,20 @@ def _strike(fleet: Eight, kind: str, chance: random.Random, took: dict[str, int]
         fleet.begin(name, *following)
     fleet.until(lambda: list(fleet.standing().values()).count("Ready") == len(NODES), "every node is back")
     time.sleep(chance.uniform(1.0, 2.5))  # the settling of a followed catalog, and the roster's grace
-    status = fleet.status()
     if kind == "state_lost":
         fleet.until(lambda: fleet.status()["revision"] == 1, "the catalog is taken from its files")
     else:
-        said = status["followed"]
-        must(said["hold"] or said["blind"], f"a catalog that is {kind} does not stand: {said}")
+        fleet.until(lambda: _held(fleet), f"a catalog that is {kind} does not stand")
     took[kind] += 1
     shutil.rmtree(catalog, ignore_errors=True)
     kept.rename(catalog)
     fleet.until(fleet.settled, "nothing is outstanding")
+
+
+def _held(fleet: Eight) -> bool:
+    """Whether the followed catalog was judged, and does not stand."""
+    followed = fleet.status()["followed"]
+    return bool(followed["hold"] or followed["blind"])
 
 
 def _remove_on_purpose(fleet: Eight, took: dict[str, int]) -> None:
