@@ -153,13 +153,17 @@ def _fetch(size: int | None, node: str, seen: Seen) -> Timing | None:
     return Timing(size / sample.middle, basis)
 
 
-def starting(spec: ShardSpec, size: int, seen: Seen) -> Timing | None:
-    """From exec to ready. `size` are the bytes of its weights, 0 = not known: then nobody can guess."""
-    sample = seen.starts.get(spec.generation)
-    if sample is not None:
-        return Timing(
-            sample.middle, f"measured: {show_seconds(sample.middle)}, {count(sample.times, 'time')}"
-        )
+def starting(spec: ShardSpec, size: int, seen: Seen, before: Iterable[str] = ()) -> Timing | None:
+    """From exec to ready. `size` are the bytes of its weights, 0 = not known: then nobody can guess.
+
+    `before` are generations that ran the same weights with other settings: what they took is the next best basis.
+    """
+    for generation in (spec.generation, *before):
+        sample = seen.starts.get(generation)
+        if sample is not None:
+            how = "measured" if generation == spec.generation else "measured before this change"
+            basis = f"{how}: {show_seconds(sample.middle)}, {count(sample.times, 'time')}"
+            return Timing(sample.middle, basis)
     if not size:
         return None
     ranks = max(1, spec.profile.nodes)

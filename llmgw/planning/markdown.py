@@ -144,7 +144,7 @@ def _table(rows: list[Row], waiting: list[NotPlaced]) -> Iterator[str]:
             escaped(_where(row)),
             escaped(row.said)
             + (_also(row) if (row.model, row.why) != differs else " and as above" * bool(row.also)),
-            escaped(row.place),
+            escaped(row.spot),
             _fetch(row) if comes else "",
             show_seconds(row.seconds) if comes and row.seconds is not None else "",
         ]

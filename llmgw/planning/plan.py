@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 
+from llmgw.catalog.model import Catalog
 from llmgw.fleet.expiry import Timers
 from llmgw.fleet.world import Fleet
 from llmgw.kit.chance import Chance
@@ -121,7 +122,8 @@ def make_plan(
     played = rehearse(new, fleet, ledger, now, chance, timers, board=board)
     changed = diff.changes(old.catalog, new.catalog)
     known = known or Known()
-    told = Telling(fleet, changed, command, known, new.marks.draining, looked.lost)
+    before = _before(old.catalog, new.catalog, changed)
+    told = Telling(fleet, changed, command, known, new.marks.draining, looked.lost, before)
     rows = replica_rows(played, told)
     rows += rowless(rows, changed)
     rows += routing_rows(old.catalog, new.catalog)
@@ -137,6 +139,20 @@ def make_plan(
         seconds=duration(rows, played),
         observed=_observed(looked),
     )
+
+
+def _before(
+    old: Catalog | None, new: Catalog, changed: Mapping[str, diff.Change]
+) -> Mapping[str, tuple[str, ...]]:
+    """Generations of changed models whose weights stay the same, as they were."""
+    if old is None:
+        return {}
+    names = (name for name, change in changed.items() if change.code != "unchanged")
+    return {
+        name: tuple(old.generations(old.models[name]))
+        for name in names
+        if name in old.models and name in new.models and old.models[name].source == new.models[name].source
+    }
 
 
 def _service(played: Rehearsal, changed: dict[str, diff.Change]) -> tuple[Service, ...]:

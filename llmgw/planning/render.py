@@ -191,7 +191,7 @@ class _Told:
 
 
 def _rows(rows: Sequence[Row], width: int | None, details: Callable[[Row], Iterable[str]]) -> Iterator[str]:
-    table = [[f"  {row.symbol}", _name(row), _where(row), safe(row.said), safe(row.place)] for row in rows]
+    table = [[f"  {row.symbol}", _name(row), _where(row), safe(row.said), safe(row.spot)] for row in rows]
     for row, line in zip(rows, fitted(table, width, _REASON), strict=True):
         yield line
         yield from (f"      {detail}" for detail in details(row))

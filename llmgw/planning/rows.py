@@ -65,6 +65,11 @@ class Row:
         return "; ".join([self.said, *(said for said, _ in self.also), *more])
 
     @property
+    def spot(self) -> str:
+        """The line that causes it, for people: of a model that left the catalog the line where it was."""
+        return f"was {self.place}" if self.place and self.code == "model_removed" else self.place
+
+    @property
     def seconds(self) -> float | None:
         """Until it is ready, as far as anybody can say."""
         if self.starting is None or (self.fetching is None and self.fetch != 0):
@@ -74,7 +79,10 @@ class Row:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Telling:
-    """What rows are told by: the fleet as it is, what the catalog changed, how command lines look, what is known."""
+    """What rows are told by: the fleet as it is, what the catalog changed, how command lines look, what is known.
+
+    `before` are the generations in which the adopted catalog has a model of the same weights.
+    """
 
     fleet: Fleet
     changed: Mapping[str, diff.Change]
@@ -82,6 +90,7 @@ class Telling:
     known: costs.Known
     draining: Mapping[str, str]
     lost: frozenset[str]
+    before: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
 
 def replica_rows(played: Rehearsal, told: Telling) -> list[Row]:
@@ -148,7 +157,10 @@ def _create(steps: list[Step], told: Telling, because: str) -> Row:
         memory=costs.memory(specs, infos, facts),
         fetching=costs.fetching(seats, [spec.node for spec in specs], told.known.seen),
         starting=costs.starting(
-            first, first.source_bytes or (facts.download if facts else 0), told.known.seen
+            first,
+            first.source_bytes or (facts.download if facts else 0),
+            told.known.seen,
+            told.before.get(first.model, ()),
         ),
         turn=steps[0].turn,
         also=change.also,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from llmgw.catalog import hf_config
 from llmgw.catalog.facts import ModelFacts, Weights
-from llmgw.catalog.model import Catalog, Profile
+from llmgw.catalog.model import Catalog, Place, Profile
 from llmgw.fleet.node import Gpu, InstalledEngine, NodeInfo
 from llmgw.kit.chance import seeded
 from llmgw.planning.costs import Known, Memory, Part, Sample, Seat, Seen, memory
@@ -94,6 +94,36 @@ def vllm_node(name: str, memory: int = 80 * GIB) -> NodeInfo:
     """A node with vLLM and two cards of that much memory."""
     cards = tuple(Gpu(f"{name}-{i}", "H100", memory) for i in range(2))
     return dataclasses.replace(a_node(name), engines=(InstalledEngine("vllm"),), gpus=cards)
+
+
+def test_a_replacement_is_estimated_by_what_the_same_weights_took_before() -> None:
+    """A changed flag loads no other weights: the measured start of before beats a guess; other weights have none."""
+    was, now = vllm_profile(), vllm_profile(args=(("max-num-seqs", 64),))
+    model = a_model(profiles=("one",))
+    other = dataclasses.replace(model, source=a_model("other").source)
+    story = Story(vllm_node("n0"), catalog=a_catalog(model, profiles=[was]))
+    story.runs()
+    (before,) = a_catalog(model, profiles=[was]).generations(model)
+    known = Known(seen=Seen({before: Sample(41.0, 12)}))
+    (same,) = plan_of(story, a_catalog(model, profiles=[now]), known).rows
+    assert same.generation != before
+    assert same.starting is not None
+    assert same.starting.basis == "measured before this change: 41s, 12 times"
+    (else_,) = plan_of(story, a_catalog(other, profiles=[now]), known).rows
+    assert else_.starting is None or "before" not in else_.starting.basis
+
+
+def test_a_removal_says_where_the_model_was() -> None:
+    """Nobody looks for a file that is gone: the line is told as the one that was."""
+    placed = {("model/qwen", ""): Place("models/qwen.yaml", 3, 1)}
+    model = a_model(profiles=("one",))
+    old = dataclasses.replace(a_catalog(model, profiles=[vllm_profile()]), places=placed)
+    story = Story(vllm_node("n0"), catalog=old)
+    story.runs()
+    plan = plan_of(story, a_catalog(profiles=[vllm_profile()]))
+    (row,) = plan.rows
+    assert row.place == "models/qwen.yaml:3"
+    assert "was models/qwen.yaml:3" in "\n".join(plan_lines(plan))
 
 
 def test_a_creation_has_its_sums_and_an_estimate_with_its_basis() -> None:
