@@ -17,7 +17,7 @@ from llmgw.cli.uploads import Upload, upload_of
 from llmgw.control.commits import files_of
 from llmgw.control.trees import Unreadable, work_tree
 from llmgw.errors import CatalogInvalid, Failed, LlmgwError
-from llmgw.kit.children import git_environment
+from llmgw.kit.children import git_environment, git_refusal
 from llmgw.kit.text import count, safe
 from llmgw.kit.units import show_seconds
 
@@ -82,6 +82,8 @@ def _where(path: pathlib.Path) -> tuple[pathlib.Path, str]:
 def _commit(top: pathlib.Path, ref: str, missing: type[LlmgwError] = Failed) -> str:
     done = _git(top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
     if done.returncode:
+        if unsafe := git_refusal(done.stderr):
+            raise missing("cannot read a commit: git reads no repository of another user", help=unsafe)
         raise missing(
             f"cannot plan: there is no commit {safe(ref)} here",
             help="fetch it: a shallow clone has few commits",

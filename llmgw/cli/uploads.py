@@ -12,13 +12,14 @@ from llmgw.catalog.diagnostics import Diagnostic, Invalid, as_text
 from llmgw.catalog.load import check, snapshot
 from llmgw.catalog.model import Catalog
 from llmgw.errors import CatalogInvalid
-from llmgw.kit.children import git_environment
+from llmgw.kit.children import git_environment, git_refusal
 from llmgw.kit.text import safe
 
 GIT_SECONDS = 5.0
 
 
 NO_REPOSITORY = "in no git repository"
+REFUSED = "commit unknown: git reads no repository of another user"
 SHOWN_DIRTY = 5
 """Uncommitted files that a header names; the rest are counted."""
 
@@ -44,8 +45,11 @@ class Upload:
 def read_upload(path: pathlib.Path) -> Upload:
     """The catalog below `path`. Prints every problem and raises CatalogInvalid where it has any error."""
     files, unreadable = snapshot(path, prefix=f"{path.as_posix().rstrip('/')}/")
-    if _git(path, "rev-parse", "--is-inside-work-tree").strip() != "true":
-        return upload_of(files, unreadable, read=NO_REPOSITORY)
+    inside = _run_git(path, "rev-parse", "--is-inside-work-tree")
+    if inside is None or inside.stdout.strip() != "true":
+        unsafe = git_refusal(inside.stderr) if inside is not None else ""
+        read = f"{REFUSED} ({safe(unsafe)})" if unsafe else NO_REPOSITORY
+        return upload_of(files, unreadable, read=read)
     head = _git(path, "rev-parse", "--short=12", "HEAD").strip()
     if not head or not _has_any(path):
         none = tuple(f"?? {safe(name)}" for name in files)
@@ -100,8 +104,13 @@ def _in_words(head: str, dirty: Sequence[str]) -> str:
 
 def _git(path: pathlib.Path, *arguments: str) -> str:
     """What git says, or nothing where there is no git or no repository."""
+    done = _run_git(path, *arguments)
+    return done.stdout if done is not None and done.returncode == 0 else ""
+
+
+def _run_git(path: pathlib.Path, *arguments: str) -> subprocess.CompletedProcess[str] | None:
     try:
-        done = subprocess.run(
+        return subprocess.run(
             ["git", "--no-optional-locks", "-C", str(path), *arguments],  # noqa: S607 - the user's git
             capture_output=True,
             text=True,
@@ -110,5 +119,4 @@ def _git(path: pathlib.Path, *arguments: str) -> str:
             env=git_environment(),
         )
     except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout if done.returncode == 0 else ""
+        return None

@@ -5,6 +5,7 @@ Used wherever a child is started: git, systemctl, an interpreter that is asked, 
 
 import os
 import re
+import shlex
 from collections.abc import Mapping
 
 _SECRET = re.compile(r"\w*(TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|API_KEY|ACCESS_KEY)")
@@ -19,3 +20,9 @@ def git_environment(inherited: Mapping[str, str] = os.environ) -> dict[str, str]
     """As `environment`, without what would point git elsewhere (a hook's, say), and with its words in English."""
     kept = {k: v for k, v in environment(inherited).items() if not k.startswith("GIT_")}
     return {**kept, "LC_ALL": "C"}
+
+
+def git_refusal(said: str) -> str:
+    """What to run where git's words say that it reads no repository of another user; empty where they say no such thing."""
+    found = re.search(r"dubious ownership in repository at '([^'\n]+)'", said)
+    return f"git config --global --add safe.directory {shlex.quote(found[1])}" if found else ""

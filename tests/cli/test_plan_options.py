@@ -1,6 +1,7 @@
 """What `llmgw plan` reads, supposes, writes and exits with, over a control plane whose day stands still."""
 
 import json
+import os
 import pathlib
 import shutil
 from collections.abc import Iterator
@@ -52,6 +53,22 @@ def test_the_header_says_what_was_read(repository: Repository, capsys: pytest.Ca
     assert f"catalog {head} (main)" in plans(capsys, "--ref", "main")[1]
     (repository.root / ".git").rename(repository.root / "no-git")
     assert "(in no git repository)" in plans(capsys)[1]
+
+
+def test_a_repository_of_another_user_is_told_with_what_git_asks_for(
+    repository: Repository, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a job's container git reads none: that is no missing repository and no missing commit."""
+    git = shutil.which("git")
+    wrapper = repository.root / "bin" / "git"
+    wrapper.parent.mkdir()
+    wrapper.write_text(f'#!/bin/sh\nGIT_TEST_ASSUME_DIFFERENT_OWNER=1 exec {git} "$@"\n')
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{wrapper.parent}:{os.environ['PATH']}")
+    help_ = f"git config --global --add safe.directory {repository.root}"
+    assert f"(commit unknown: git reads no repository of another user ({help_}))" in plans(capsys)[1]
+    code, _, err = plans(capsys, "--ref", "main")
+    assert (code, help_ in err) == (Exit.FAILED, True)
 
 
 @pytest.mark.parametrize(
