@@ -265,12 +265,14 @@ class Slow:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Adopted:
-    """A live shard that a restarted agent found with its record. `age` = seconds since its exec."""
+    """A live shard that a restarted agent found with its record. `age` = seconds since its exec, `stands` = seconds
+    since it reached its state."""
 
     spec: ShardSpec
     pid: int
     state: Literal["starting", "started", "ready"]
     age: float
+    stands: float
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -588,8 +590,8 @@ def _noted(state: AgentState, key: ShardKey, said: str, where: tuple[State, ...]
 def _adopted(state: AgentState, event: Adopted, now: float) -> Step:
     if event.spec.key in state.shards:
         return state, ()
-    since = now - event.age
-    deadline = None if event.state == "ready" else since + event.spec.profile.start_deadline
+    since, begun = now - event.stands, now - event.age
+    deadline = None if event.state == "ready" else begun + event.spec.profile.start_deadline
     kept = Kept(event.spec, event.state, since, pid=event.pid, adopted=True, deadline=deadline, swept=False)
     return _put(state, [kept]), (_report(kept, now),)
 

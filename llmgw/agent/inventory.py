@@ -14,6 +14,9 @@ from llmgw.agent.gpus import Gpus
 from llmgw.agent.sockets import LISTEN
 from llmgw.fleet.node import CachedWeights, InstalledEngine, NodeInfo
 
+DISK_STEP = 1 << 30
+"""Bytes of disk by which a node's room has changed, rather than what its logs write."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Inventory:
@@ -44,6 +47,14 @@ class Inventory:
             ports_taken=foreign_ports(self.fixed.ports, our_ports),
             warnings=warnings,
         )
+
+
+def told(info: NodeInfo) -> tuple[object, ...]:
+    """What the control plane is told of at once when it changes. Disk by the step: others fill it and empty it,
+    and what found no room there waits for this word.
+    """
+    disk = None if info.disk_free is None else info.disk_free // DISK_STEP
+    return info.gpus, info.ports_taken, info.weights, info.engines, info.warnings, disk
 
 
 def foreign_ports(ports: tuple[int, int], ours: Collection[int]) -> tuple[int, ...]:

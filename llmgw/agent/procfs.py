@@ -84,8 +84,16 @@ def boot_id() -> str:
 
 def age(ticks: int) -> float:
     """Seconds since a process with these start ticks was forked, on the clock that ticks count on."""
-    uptime = float((PROC / "uptime").read_text().split()[0])
-    return max(0.0, uptime - ticks / TICKS_PER_SECOND)
+    return max(0.0, _uptime() - ticks / TICKS_PER_SECOND)
+
+
+def ticks() -> int:
+    """Now, on the clock of `age`."""
+    return int(_uptime() * TICKS_PER_SECOND)
+
+
+def _uptime() -> float:
+    return float((PROC / "uptime").read_text().split()[0])
 
 
 def sockets() -> list[Socket]:

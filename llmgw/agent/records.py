@@ -25,7 +25,8 @@ VERSION = 1
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Record:
-    """One launch of a shard. `reached` survives a restart, so that a ready shard stays ready.
+    """One launch of a shard. `reached` survives a restart, so that a ready shard stays ready; `reached_at` is when
+    it was, in ticks since boot (0 = at its exec, or an earlier release did not say).
 
     `kept` is the body as it was read: keys of another release are written back, under its `version`.
     """
@@ -34,6 +35,7 @@ class Record:
     identity: Identity
     state: Literal["launching", "running"] = "launching"
     reached: Literal["starting", "started", "ready"] = "starting"
+    reached_at: int = 0
     argv: tuple[str, ...] = ()
     log: str = ""
     kept: Mapping[str, Any] = dataclasses.field(default_factory=dict, compare=False)

@@ -289,7 +289,7 @@ class _Agent:
             if self._unkept:
                 self._keep_obeyed()
             info = await asyncio.to_thread(self._info)
-            if _told(info) != _told(self._said):
+            if inventory.told(info) != inventory.told(self._said):
                 self._said = info
                 self._link.report((), info)
 
@@ -343,8 +343,3 @@ class _Agent:
         data = {"entries": [dataclasses.asdict(outcome) for outcome in outcomes]}
         self._link.answer(messages.Result(seq=command.seq, data=data))
         self._look.set()
-
-
-def _told(info: NodeInfo) -> tuple[object, ...]:
-    """What the control plane is told of at once when it changes."""
-    return info.gpus, info.ports_taken, info.weights, info.engines, info.warnings

@@ -158,8 +158,9 @@ class Supervisor:
         tree = Tree(record.identity, self._launcher.cgroups, leader)
         key = record.spec.key
         self._engines[key] = engine = _Engine(record, tree=tree)
-        since = procfs.age(record.identity.ticks) if record.identity.ticks else 0.0
-        self.tell(core.Adopted(record.spec, record.identity.pid, record.reached, since))
+        age = procfs.age(record.identity.ticks) if record.identity.ticks else 0.0
+        stands = procfs.age(record.reached_at) if record.reached_at else age
+        self.tell(core.Adopted(record.spec, record.identity.pid, record.reached, age, stands))
         if leader is None:
             self.tell(core.Exited(key, "its leader died while no agent was watching"))
             return
@@ -308,7 +309,8 @@ class Supervisor:
         engine = self._engines[event.key]
         if engine.record is None:
             return
-        self._keep(engine, dataclasses.replace(engine.record, reached=event.reached))
+        reached = dataclasses.replace(engine.record, reached=event.reached, reached_at=procfs.ticks())
+        self._keep(engine, reached)
 
     def _keep(self, engine: _Engine, record: Record) -> None:
         engine.record = record

@@ -285,16 +285,24 @@ def test_the_tables_are_bounded() -> None:
 def test_an_adopted_shard_keeps_the_deadline_of_its_exec() -> None:
     """A restart of the agent gives a slow start no second chance."""
     talk = Talk()
-    commands = talk.tell(core.Adopted(ALPHA, 4711, "starting", age=200.0))
+    commands = talk.tell(core.Adopted(ALPHA, 4711, "starting", age=200.0, stands=200.0))
     assert reported(commands) == [("starting", "")]
     assert core.wake_at(talk.state) == T0 + 1000
     assert (talk.kept().adopted, talk.kept().status(T0).age) == (True, 200.0)
 
 
+def test_an_adopted_shard_is_ready_since_it_became_so() -> None:
+    """A load of many minutes is no proof that it serves well: what forgives failures counts from Ready."""
+    talk = Talk()
+    talk.tell(core.Adopted(ALPHA, 4711, "ready", age=1100.0, stands=2.0))
+    assert talk.kept().status(T0).age == 2.0
+    assert core.wake_at(talk.state) is None
+
+
 def test_an_adopted_shard_stops_like_any_other() -> None:
     """It is terminated, swept and forgotten."""
     talk = Talk()
-    talk.tell(core.Adopted(ALPHA, 4711, "ready", age=200.0))
+    talk.tell(core.Adopted(ALPHA, 4711, "ready", age=200.0, stands=20.0))
     assert acts(talk.tell(core.Commanded(stop(ALPHA)))) == [core.Terminate(ALPHA.key, 20.0)]
     assert acts(talk.tell(core.Swept(ALPHA.key))) == [core.Forget(ALPHA.key)]
 
@@ -370,7 +378,7 @@ def test_a_card_of_what_nothing_describes_is_withdrawn_until_that_has_ended(hear
 def test_a_launch_whose_cards_cannot_be_read_may_hold_any_but_those_of_our_shards() -> None:
     """Who holds the card of a shard here is known; a newer release's engine keeps the others for its life."""
     talk = Talk()
-    talk.tell(core.Adopted(BETA, 8, "ready", 5.0))
+    talk.tell(core.Adopted(BETA, 8, "ready", 5.0, 1.0))
     talk.tell(core.Undescribed((), left=(core.Stray("c3", 9),)))
     first, second = talk.state.inventory(CARDS) or ()
     assert (first, second.healthy) == (CARDS[0], False)

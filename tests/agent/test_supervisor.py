@@ -315,7 +315,9 @@ def test_a_record_is_written_once_the_disk_takes_it(house: House, monkeypatch: p
             )
             free.set()
             await until(lambda: not agent.warnings(), "the record")
-            assert [record.reached for record in house.records.read().records] == ["ready"]
+            (record,) = house.records.read().records
+            assert record.reached == "ready"
+            assert record.identity.ticks < record.reached_at <= procfs.ticks()
             await gone(agent, shard)
 
     asyncio.run(story())

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from llmgw.agent import adopt, core, marks, process
 from llmgw.agent.connection import Outbox
+from llmgw.agent.inventory import told
 from llmgw.agent.marks import Identity
 from llmgw.agent.records import Record
 from llmgw.agent.sweep import Sweeping, SweepTimers, Tree
@@ -38,7 +39,7 @@ PATIENCE = 15.0
 
 SWEEPS = SweepTimers(look=0.5, slow_look=5.0)
 INVENTORY_EVERY = 30.0
-"""Seconds in which an agent sees that somebody else took a card."""
+"""Seconds in which an agent sees that somebody else took a card or filled the disk."""
 
 
 class Surroundings(Protocol):
@@ -136,10 +137,12 @@ class Agent:
 
     def _take_over(self, record: Record, leader: process.Leader | None) -> None:
         key, engine = record.spec.key, self.machine.engines.get(record.identity.pid)
-        tree = Tree(record.identity, self.machine.groups, leader, self.machine.kernel)
+        kernel = self.machine.kernel
+        tree = Tree(record.identity, self.machine.groups, leader, kernel)
         self._held[key] = Held(record, tree)
         age = self.clock.now - engine.born if engine is not None else 0.0
-        self._feed(core.Adopted(record.spec, record.identity.pid, record.reached, age))
+        stands = kernel.age(record.reached_at) if record.reached_at else age
+        self._feed(core.Adopted(record.spec, record.identity.pid, record.reached, age, stands))
         if leader is None:
             self._feed(core.Exited(key, "its leader died while no agent was watching"))
         else:
@@ -160,7 +163,7 @@ class Agent:
             self.stream.hang_up("up")
 
     def look_around(self) -> None:
-        """Somebody took a card, or let it go; the agent sees it when it looks the next time."""
+        """Somebody took a card or disk, or let it go; the agent sees it when it looks the next time."""
         if not self._looks:
             self._looks = True
             self._after(self._chance.uniform(0.0, INVENTORY_EVERY), self._look_around)
@@ -172,8 +175,8 @@ class Agent:
             for stray in left:
                 if stray.cookie not in alive:
                     self._feed(core.OrphanEnded(stray.cookie))
-        told = self._told
-        if (info := self._info()) != told:
+        known, info = self._told, self._info()
+        if known is None or told(info) != told(known):
             self._report(info=info)
 
     def _info(self) -> NodeInfo:
@@ -405,7 +408,9 @@ class Agent:
         self._said.add((key, what))
         if isinstance(event, core.Milestone):
             held = self._held[key]
-            held.record = dataclasses.replace(held.record, reached=event.reached)
+            held.record = dataclasses.replace(
+                held.record, reached=event.reached, reached_at=self.machine.kernel.ticks()
+            )
             self.machine.shelf.write(held.record)
         self._feed(event)
 
@@ -501,6 +506,7 @@ class Agent:
                 self._take_off(source)
         elif said:
             self._feed(core.FetchFailed(flight.name, said))
+            self.look_around()
         else:
             self._report(info=self._info())
             self._feed(core.Fetched(flight.name))

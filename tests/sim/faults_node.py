@@ -162,12 +162,8 @@ def disk_full(world: "World", fault: Fault) -> Undo | None:
     cache = world.machines[world.pick_machine(fault)].cache
     if cache.others:
         return None
-    cache.others = max(0, cache.free() - int(60 * fault.size))
-
-    def undo() -> None:
-        cache.others = 0
-
-    return undo
+    cache.crowd(max(0, cache.free() - int(60 * fault.size)))
+    return lambda: cache.crowd(0)
 
 
 def damaged(world: "World", fault: Fault) -> Undo | None:

@@ -77,10 +77,6 @@ class Neighbours(Judge, Protocol):
         """A signal is about to reach a process."""
         ...
 
-    def cards_changed(self, machine: "Machine") -> None:
-        """Somebody else took a card, or let it go."""
-        ...
-
     def changed(self, engine: Engine) -> None:
         """Whoever watches this engine may look again."""
         ...
@@ -239,14 +235,14 @@ class Machine:
         process.gpu = gpu
         self.strangers = [*(other for other in self.strangers if other.alive), process]
         if gpu:
-            self._world.cards_changed(self)
+            self._world.room_changed(self.name)
         return process
 
     def leaves(self, process: Process) -> None:
         """A stranger goes."""
         if process.alive and self.on:
             self.kernel.exit(process)
-            self._world.cards_changed(self)
+            self._world.room_changed(self.name)
 
     def reap(self, pid: int) -> None:
         """The agent lets go of a child that has ended."""

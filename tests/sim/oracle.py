@@ -170,6 +170,7 @@ class Oracle:
         counted: dict[tuple[str, str], float] = {}
         blamed: dict[tuple[str, str], set[str]] = {}
         for spec, status in told:
+            self.people.confirmed(status.key)
             if status.state != "failed" or status.replica in self._life.failed:
                 continue
             self._life.failed.add(status.replica)

@@ -12,7 +12,7 @@ from llmgw.catalog.model import Scaling
 from llmgw.control import journal
 from llmgw.control.marks import MOST
 from llmgw.fleet.expiry import Timers
-from llmgw.fleet.shard import ShardSpec
+from llmgw.fleet.shard import ShardKey, ShardSpec
 from llmgw.fleet.world import Fleet
 from llmgw.planning import actions
 from llmgw.planning.ledger import Ledger
@@ -40,10 +40,11 @@ class PeopleOracle:
         self._require = require
         self._asked: dict[str, collections.deque[tuple[float, int]]] = {}
         self._blamed: dict[Key, tuple[frozenset[str], float]] = {}
+        self._offered: dict[ShardKey, str] = {}
 
     def control_started(self) -> None:
         """A new life of the control plane has seen no load and blames nobody."""
-        self._asked, self._blamed = {}, {}
+        self._asked, self._blamed, self._offered = {}, {}, {}
 
     # --- marks --------------------------------------------------------------------------------
 
@@ -63,6 +64,7 @@ class PeopleOracle:
                 )
                 self._trusted(control, spec)
                 self._fits(control, spec)
+                self._offered[spec.key] = spec.generation
             case actions.Drain(replica=replica):
                 paused = marks.paused.keys() & self._world.disk.catalog.models.keys()
                 self._require(
@@ -126,6 +128,11 @@ class PeopleOracle:
         before, at = self._blamed.get(key, (nodes, now))
         # Two failures that meet in one pass blame the nodes of one of them.
         self._blamed[key] = (nodes if now - at > 1.0 else nodes & before, now)
+        self._offered = {shard: of for shard, of in self._offered.items() if of != key[1]}
+
+    def confirmed(self, shard: ShardKey) -> None:
+        """Its node speaks of this shard."""
+        self._offered.pop(shard, None)
 
     def forgiven(self, model: str) -> None:
         """People cleared what is held against a model."""
@@ -135,8 +142,8 @@ class PeopleOracle:
         """S2: a node on which several models just failed takes nothing."""
         fresh = self._world.clock.now - min(control.timers.backoff_cap, control.timers.backoff_reset) + 5.0
         wanted = scenario.current(self._world.disk.catalog)
-        # What its node never confirmed failed there, and we cannot see when.
-        doubtful = {s.spec.generation for s in control.fleet.shards.values() if not s.confirmed}
+        # What its node never confirmed failed there, and we cannot see when: also if nothing is left of it.
+        doubtful = set(self._offered.values())
         blaming = {
             model
             for (model, generation), (nodes, at) in self._blamed.items()

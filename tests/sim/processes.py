@@ -93,10 +93,18 @@ class Processes:
     ) -> Process:
         """A new process; `session` 0 = its own. `like` = the pid and the ticks that it gets, else the next ones."""
         self._pids += 1
-        pid, ticks = like or (self._pids, int((self._clock.now - self._began) * TICKS_PER_SECOND))
+        pid, ticks = like or (self._pids, self.ticks())
         process = Process(pid, ticks, session or pid, parent, env, cgroup, engine, self._clock.now)
         self.table[pid] = process
         return process
+
+    def ticks(self) -> int:
+        """Now, in ticks since boot."""
+        return int((self._clock.now - self._began) * TICKS_PER_SECOND)
+
+    def age(self, ticks: int) -> float:
+        """Seconds since then."""
+        return max(0.0, self._clock.now - self._began - ticks / TICKS_PER_SECOND)
 
     def free(self, pid: int) -> bool:
         """Nobody has this pid, not as a zombie either."""

@@ -140,6 +140,10 @@ class Judge(Protocol):
         """A fault that lay in wait found its moment."""
         ...
 
+    def room_changed(self, node: str) -> None:
+        """Somebody else took a card or disk, or let it go."""
+        ...
+
 
 class Cache:
     """One node's cache, on its disk: it outlives agents and boots."""
@@ -169,6 +173,12 @@ class Cache:
     def feels(self, mood: str, lasts: float = 0.0) -> None:
         """The hub's mood changes, until it has shown for so long; empty = it does what it should."""
         self.mood, self._lasts, self._shown = mood, lasts, False
+
+    def crowd(self, others: int) -> None:
+        """So many bytes of the disk are somebody else's from now on."""
+        if others != self.others:
+            self.others = others
+            self._judge.room_changed(self.node)
 
     def written(self, directory: Directory, flight: "Flight") -> None:
         """A flight is about to write."""

@@ -184,7 +184,7 @@ class World:
         for machine in self.machines.values():
             machine.traps.clear()
             machine.cache.feels("")
-            machine.cache.others = 0
+            machine.cache.crowd(0)
         self.note("every fault is over")
 
     def _come_to_rest(self) -> None:
@@ -497,10 +497,10 @@ class World:
         self.note(f"{cache.node} removes {entry.source}")
         self.nodes.removed(cache, entry, found)
 
-    def cards_changed(self, machine: Machine) -> None:
-        """Somebody else took a card, or let it go."""
-        if machine.name in self.agents:
-            self.agents[machine.name].look_around()
+    def room_changed(self, node: str) -> None:
+        """Somebody else took a card or disk, or let it go."""
+        if node in self.agents:
+            self.agents[node].look_around()
 
     def stepped(self, before: AgentState, commands: tuple[Command, ...]) -> None:
         """An agent's core made a step."""
