@@ -4,11 +4,13 @@ Called by `load`: `alone` with each document that is new, `together` with all of
 goes to `resolve`. A rule yields diagnostics and changes nothing; the lists of them stand at the end.
 
     E206 source        E211 owned flag   E212 power flag  E213 environment  E214 flag twice
-    E215 slots         E301-E306         names: see `references`
+    E215 slots         E301-E306         names: see `references`          E307 too many
     E401 products      E402 bounds       E403 no cpu      E404 attention DP E405 gpu on CPU
     W502 YAML 1.1      W503 unchecked    W504 moving revision
 """
 
+import dataclasses
+import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -35,9 +37,12 @@ def alone(item: Written) -> Iterator[Diagnostic]:
 
 
 def together(everything: Book) -> Iterator[Diagnostic]:
-    """Every problem that documents have with each other."""
-    for rule in RULES:
-        yield from rule(everything)
+    """Every problem that documents have with each other; E307 ends them where they do not end."""
+    found = itertools.chain.from_iterable(rule(everything) for rule in RULES)
+    yield from itertools.islice(found, references.MAX_FOUND)
+    if (last := next(found, None)) is not None:
+        said = f"this catalog has more than {references.MAX_FOUND} wrong names: the rest was not looked for"
+        yield dataclasses.replace(last, code="E307", said=said, help="mend these first", related=())
 
 
 def sources(item: Written, model: ModelDocument) -> Iterator[Diagnostic]:

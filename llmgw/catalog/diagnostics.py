@@ -6,6 +6,7 @@ own source line, so it can be shown where the file is not. `reports` has what pr
 """
 
 import dataclasses
+import operator
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal
@@ -17,6 +18,10 @@ from llmgw.kit.text import count, safe
 Severity = Literal["error", "warning"]
 MAX_PROBLEMS = 100
 """Of one file; what follows the hundredth is seldom news."""
+SHOWN = 50
+"""Of one catalog, to people: a screenful is read, and GitHub shows no more annotations. `foremost` chooses them."""
+TOLD = 25_000
+"""Of one catalog, to a program: code scanning refuses a run that has more."""
 _LONGEST = 400  # characters of a sentence: a name of a megabyte is not shown whole
 _WIDEST = 160  # characters of a source line that are shown around the place
 
@@ -73,6 +78,11 @@ class Invalid(CatalogInvalid):
         )
 
 
+_IN_ORDER = operator.attrgetter(
+    "spot.place.file", "spot.place.line", "spot.place.column", "code", "said", "help"
+)
+
+
 def _first(diagnostics: Sequence[Diagnostic]) -> str:
     first = next((item for item in diagnostics if item.severity == "error"), None)
     return f"begin with {concise(first)}" if first else ""
@@ -80,9 +90,21 @@ def _first(diagnostics: Sequence[Diagnostic]) -> str:
 
 def ordered(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
     """Each problem once, by file, line and column."""
-    return sorted(
-        set(diagnostics), key=lambda d: (d.place.file, d.place.line, d.place.column, d.code, d.said)
-    )
+    found = sorted(diagnostics, key=_IN_ORDER)
+    return [item for item, before in zip(found, (None, *found), strict=False) if item != before]
+
+
+def foremost(diagnostics: Sequence[Diagnostic], most: int) -> tuple[Sequence[Diagnostic], int]:
+    """At most `most` of them, and how many that leaves out: errors before warnings then, each in their order."""
+    if len(diagnostics) <= most:
+        return diagnostics, 0
+    return sorted(diagnostics, key=lambda item: item.severity)[:most], len(diagnostics) - most
+
+
+def the_rest(left: int) -> str:
+    """What is said of `left` problems that are not shown."""
+    all_told = left + SHOWN <= TOLD
+    return f"and {count(left, 'more problem')}; llmgw validate -o json has {'all' if all_told else TOLD}"
 
 
 def summary(diagnostics: Sequence[Diagnostic]) -> str:
@@ -143,14 +165,15 @@ def concise(diagnostic: Diagnostic) -> str:
 
 
 def as_text(diagnostics: Sequence[Diagnostic]) -> str:
-    """All problems with their source lines."""
+    """The foremost problems with their source lines, and how many more there are."""
     return _joined(diagnostics, text, "\n\n")
 
 
 def as_concise(diagnostics: Sequence[Diagnostic]) -> str:
-    """All problems, one a line."""
+    """The foremost problems, one a line, and how many more there are."""
     return _joined(diagnostics, concise, "\n")
 
 
 def _joined(diagnostics: Sequence[Diagnostic], show: Callable[[Diagnostic], str], gap: str) -> str:
-    return gap.join(show(item) for item in diagnostics)
+    shown, left = foremost(diagnostics, SHOWN)
+    return gap.join([*map(show, shown), *([the_rest(left)] if left else [])])

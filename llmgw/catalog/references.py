@@ -3,6 +3,7 @@
 Called by `checks`, with the whole book but for names that stand twice in one list.
 """
 
+import itertools
 from collections.abc import Iterator
 
 from llmgw.catalog.book import Book
@@ -15,18 +16,21 @@ from llmgw.kit.text import count
 MAX_COMPARISONS = 20_000
 """Of unknown names with known ones, per load: half a second of looking for what was meant."""
 
+MAX_FOUND = 100_000
+"""Problems between documents that are looked for: forty megabytes, where files allow for gigabytes."""
+
 
 def unknown_names(everything: Book) -> Iterator[Diagnostic]:
     """E301, E302: profiles and fallbacks that nobody has. W503 where the file that may have them is broken."""
-    unknown = list(_unknown_names(everything))
+    unknown = list(itertools.islice(_unknown_names(everything), MAX_FOUND + 1))
     if everything.unread and unknown:
         said = f"{count(len(unknown), 'reference')} not checked: the names in this file could not be read"
         yield everything.unread[0].problem("W503", said, help="mend this file first")
         return
     targets = {"profiles": list(everything.profiles), "fallbacks": [*everything.models, *everything.aliases]}
     for number, (item, field, index, name) in enumerate(unknown):
-        affordable = number * len(targets[field]) < MAX_COMPARISONS
-        hint = did_you_mean(name, targets[field]) if affordable else ""
+        known = targets[field]
+        hint = did_you_mean(name, known) if known and number * len(known) < MAX_COMPARISONS else ""
         code, noun = ("E301", "profile") if field == "profiles" else ("E302", "model or alias")
         yield item.problem(code, f"no {noun} is called `{name}`", field, index, help=hint)
 

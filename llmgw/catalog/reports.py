@@ -7,14 +7,18 @@ import json
 import urllib.parse
 from collections.abc import Mapping, Sequence
 
-from llmgw.catalog.diagnostics import Diagnostic, Spot
+from llmgw.catalog.diagnostics import SHOWN, TOLD, Diagnostic, Spot, foremost, the_rest
 from llmgw.kit.text import safe
 
 _SARIF = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
 
 def as_json(diagnostics: Sequence[Diagnostic]) -> str:
-    """All problems as one JSON document of our own form; lines and columns from 1, `end` exclusive."""
+    """All problems as one JSON document of our own form; lines and columns from 1, `end` exclusive.
+
+    The counts are of all; `left_out` is how many are not listed, where there are more than `TOLD`.
+    """
+    told, left = foremost(diagnostics, TOLD)
     errors = sum(item.severity == "error" for item in diagnostics)
     document = {
         "kind": "diagnostics",
@@ -22,7 +26,8 @@ def as_json(diagnostics: Sequence[Diagnostic]) -> str:
         "valid": not errors,
         "error_count": errors,
         "warning_count": len(diagnostics) - errors,
-        "diagnostics": [_plain(item) for item in diagnostics],
+        "left_out": left,
+        "diagnostics": [_plain(item) for item in told],
     }
     return json.dumps(document, indent=2, ensure_ascii=True)
 
@@ -48,8 +53,9 @@ def _range(spot: Spot) -> Mapping[str, object]:
 
 
 def as_github(diagnostics: Sequence[Diagnostic]) -> str:
-    """A workflow command each: GitHub shows it at its line of the pull request."""
-    return "\n".join(map(_command, diagnostics))
+    """A workflow command each for the foremost: GitHub shows it at its line of the pull request."""
+    shown, left = foremost(diagnostics, SHOWN)
+    return "\n".join([*map(_command, shown), *([f"::notice title=llmgw::{the_rest(left)}"] if left else [])])
 
 
 def _command(diagnostic: Diagnostic) -> str:
@@ -74,13 +80,15 @@ def _escaped(text: str, more: str = "") -> str:
 
 
 def as_sarif(diagnostics: Sequence[Diagnostic]) -> str:
-    """All problems as one SARIF 2.1.0 log, for code scanning."""
-    codes = sorted({item.code for item in diagnostics})
+    """All problems as one SARIF 2.1.0 log, for code scanning; `leftOut` of its run are more than `TOLD`."""
+    told, left = foremost(diagnostics, TOLD)
+    codes = sorted({item.code for item in told})
     driver = {"name": "llmgw", "rules": [{"id": code} for code in codes]}
     run = {
         "tool": {"driver": driver},
         "columnKind": "unicodeCodePoints",
-        "results": [_result(item, codes) for item in diagnostics],
+        "results": [_result(item, codes) for item in told],
+        **({"properties": {"leftOut": left}} if left else {}),
     }
     return json.dumps({"$schema": _SARIF, "version": "2.1.0", "runs": [run]}, indent=2, ensure_ascii=True)
 

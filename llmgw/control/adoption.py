@@ -9,7 +9,7 @@ import dataclasses
 import datetime
 from collections.abc import Mapping, Sequence
 
-from llmgw.catalog.diagnostics import Invalid, concise
+from llmgw.catalog.diagnostics import SHOWN, Invalid, concise, foremost
 from llmgw.catalog.load import Cache, Checked, load_files
 from llmgw.catalog.model import Catalog
 from llmgw.control.expecting import Expecting, Past, Wish
@@ -189,7 +189,7 @@ class Adoption:
         return checked
 
     async def look_into(self, catalog: Catalog) -> tuple[str, ...]:
-        """What the files of a new model say against its profile, one line each.
+        """What the files of new models say against their profiles: the foremost, one line each.
 
         Raises CatalogInvalid where its engine would refuse it.
         """
@@ -199,7 +199,8 @@ class Adoption:
         problems = self._knowledge.problems(catalog, self.catalog)
         if any(problem.severity == "error" for problem in problems):
             raise Invalid(problems)
-        return tuple(concise(problem) for problem in problems)
+        shown, left = foremost(problems, SHOWN)
+        return (*map(concise, shown), *([f"and {count(left, 'more warning')}"] if left else []))
 
     def rehearse(self, catalog: Catalog, asked: Asked | None = None, base: Catalog | None = None) -> Plan:
         """What adopting `catalog` would do to the fleet as it is now; `base` is what waits to be adopted already."""

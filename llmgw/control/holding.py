@@ -7,8 +7,8 @@ another revision stands. What a person's apply moved away from is not taken agai
 
 import dataclasses
 import datetime
-from collections.abc import Iterator, Mapping
-from typing import Literal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Literal, TypeVar
 
 import pydantic
 
@@ -19,6 +19,7 @@ from llmgw.planning.plan import Plan
 Why = Literal["pending", "invalid", "removal", "half-written", "guard", "left"]
 SHOWN = 5
 """Problems that a hold keeps; the rest are counted."""
+_Found = TypeVar("_Found")
 MOST_LEFT = 32
 """Catalogs remembered that applies moved away from, the newest."""
 
@@ -252,10 +253,10 @@ def _changed(kind: str, old: Mapping[str, object], new: Mapping[str, object]) ->
             yield f"{kind}/{name}"
 
 
-def shortened(lines: list[str]) -> tuple[str, ...]:
+def shortened(found: Sequence[_Found], show: Callable[[_Found], str] = str) -> tuple[str, ...]:
     """The first few, and how many more there are."""
-    more = len(lines) - SHOWN
-    return (*lines[:SHOWN], f"and {more} more") if more > 0 else tuple(lines)
+    more = len(found) - SHOWN
+    return (*map(show, found[:SHOWN]), *([f"and {more} more"] if more > 0 else []))
 
 
 def _line(place: Place | None, said: str) -> str:

@@ -208,8 +208,8 @@ class Watch:
         if checked.catalog is not None and self._must_wait(tree, checked.catalog):
             return
         if checked.catalog is None:
-            problems = [concise(item) for item in checked.diagnostics if item.severity == "error"]
-            found = Refused(summary(checked.diagnostics), holding.shortened(problems))
+            errors = [item for item in checked.diagnostics if item.severity == "error"]
+            found = Refused(summary(checked.diagnostics), holding.shortened(errors, concise))
         else:
             proposal = _proposal(tree, files)
             found = self._weigh(checked.catalog, proposal)

@@ -1,10 +1,13 @@
 """How a problem is shown, whatever is in it."""
 
 from llmgw.catalog.diagnostics import (
+    SHOWN,
+    TOLD,
     Diagnostic,
     Invalid,
     Spot,
     as_concise,
+    as_text,
     ordered,
     summary,
     text,
@@ -73,3 +76,33 @@ def test_the_error_says_how_many_and_where_to_begin() -> None:
         "  help: begin with m.yaml:4:12: E301 no profile is called `a` (add it)"
     )
     assert summary([]) == "no problem in 0 files"
+
+
+def many(number: int) -> list[Diagnostic]:
+    """A warning, then `number` errors, by their lines."""
+    errors = (Diagnostic("E301", "x", Spot(Place("m.yaml", line, 1))) for line in range(2, number + 2))
+    return [Diagnostic("W504", "x", Spot(Place("m.yaml"))), *errors]
+
+
+def test_people_are_shown_a_screenful() -> None:
+    """Fifteen thousand problems are fifty, and how many more; what is left out first are warnings."""
+    lines = as_concise(many(15_000)).splitlines()
+
+    assert len(lines) == SHOWN + 1
+    assert lines[0] == "m.yaml:2:1: E301 x"
+    assert lines[-1] == "and 14951 more problems; llmgw validate -o json has all"
+    assert as_text(many(15_000)).endswith(f"\n\n{lines[-1]}")
+
+
+def test_a_screenful_is_shown_as_it_is() -> None:
+    """As many problems as people are shown are in the order of their places, and nothing is said of a rest."""
+    lines = as_concise(many(SHOWN - 1)).splitlines()
+
+    assert len(lines) == SHOWN
+    assert lines[0] == "m.yaml:1:1: W504 x"
+
+
+def test_what_a_program_is_not_told_is_no_lie() -> None:
+    """Where even JSON leaves some out, nobody is told that it has all."""
+    assert as_concise(many(TOLD)).endswith("llmgw validate -o json has 25000")
+    assert as_concise(many(TOLD - 1)).endswith("llmgw validate -o json has all")

@@ -47,3 +47,24 @@ def test_a_broken_model_still_has_its_names() -> None:
     third = MODEL.replace("name: llama", "name: third") + "fallbacks: [fast]\n"
 
     assert [problem.code for problem in checked(broken, other, third, PROFILE).diagnostics] == ["E203"]
+
+
+def test_a_catalog_of_wrong_names_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So many problems that they would fill the memory are one more problem, at the place where looking ended."""
+    monkeypatch.setattr(references, "MAX_FOUND", 2)
+    text = MODEL.replace("[h100-tp4]", "[a, b, c, d]")
+
+    found = checked(text, PROFILE).diagnostics
+
+    assert [problem.code for problem in found] == ["E301", "E301", "E307"]
+    assert "more than 2 wrong names" in found[-1].said
+    assert found[-1].spot.line[found[-1].place.column - 1] == "c"
+
+
+def test_exactly_as_many_as_are_looked_for_are_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last one that fits is a problem as it is."""
+    monkeypatch.setattr(references, "MAX_FOUND", 2)
+
+    found = checked(MODEL.replace("[h100-tp4]", "[a, b]"), PROFILE).diagnostics
+
+    assert [problem.code for problem in found] == ["E301", "E301"]

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from llmgw.catalog.diagnostics import Diagnostic, Related, Spot
+from llmgw.catalog import reports
+from llmgw.catalog.diagnostics import SHOWN, Diagnostic, Related, Spot
 from llmgw.catalog.model import Place
 from llmgw.catalog.reports import as_github, as_json, as_sarif
 
@@ -69,3 +70,24 @@ def test_nothing_wrong_is_a_document_too() -> None:
     """A tool that reads the output has something to read when all is well."""
     assert json.loads(as_json([]))["valid"] is True
     assert json.loads(as_sarif([]))["runs"][0]["results"] == []
+
+
+def test_a_flood_is_counted_whole_and_listed_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What code scanning would refuse is left out of both documents, and both say how much of it there was."""
+    monkeypatch.setattr(reports, "TOLD", 3)
+    found = [WARNING, *[ERROR] * 4]
+
+    document, log = json.loads(as_json(found)), json.loads(as_sarif(found))
+
+    assert (document["error_count"], document["left_out"]) == (4, 2)
+    assert len(document["diagnostics"]) == len(log["runs"][0]["results"]) == 3
+    assert log["runs"][0]["properties"] == {"leftOut": 2}
+    assert [rule["id"] for rule in log["runs"][0]["tool"]["driver"]["rules"]] == ["E301"]
+
+
+def test_github_is_given_what_it_shows() -> None:
+    """Annotations beyond those that a job may have are one notice, of one line."""
+    lines = as_github([ERROR] * (SHOWN + 3)).splitlines()
+
+    assert len(lines) == SHOWN + 1
+    assert lines[-1] == "::notice title=llmgw::and 3 more problems; llmgw validate -o json has all"

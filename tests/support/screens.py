@@ -47,6 +47,7 @@ SCREENS: Mapping[str, Sequence[str]] = {
     "why-node": ("why", "gpu-b1"),
     "validate": ("validate", "next"),
     "validate-broken": ("validate", "broken"),
+    "validate-many": ("validate", "many", "-o", "concise"),
 }
 """Screen → command line, run in the golden directory."""
 
