@@ -53,6 +53,50 @@ def test_a_settling_tree_is_read_once(root: pathlib.Path, monkeypatch: pytest.Mo
     assert len(seen) == 2
 
 
+def test_nobody_waits_for_the_reading_of_everything(
+    root: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While somebody is at work it is put off, but never beyond twice its time."""
+    clock, seen = Later(), readings(monkeypatch)
+    source = Directory(root, clock)
+    source.look()
+    wholly: list[int] = []
+    for second in range(1, 20):
+        clock.at += 1
+        (root / "qwen.yaml").write_text(f"# {second}\n")
+        source.look()
+        wholly += [second] * (len(seen) - 1 - len(wholly))
+    assert wholly == [16]
+    clock.at += 5
+    source.look()
+    clock.at += 5
+    source.look()
+    assert len(seen) == 3, "left alone, it is read when its time has come"
+
+
+def test_a_clock_that_went_back_proves_nothing(root: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a reading that is still to come nobody can tell how old it is."""
+    clock, seen = Later(), readings(monkeypatch)
+    source = Directory(root, clock)
+    source.look()
+    clock.at -= 30
+    source.look()
+    assert len(seen) == 2
+
+
+def test_what_was_just_written_and_is_gone_is_gone(root: pathlib.Path) -> None:
+    """A file whose stamp told nothing yet is missed when it is removed."""
+    clock = Later()
+    source = Directory(root, clock)
+    first = source.look()
+    clock.at -= 60
+    (root / "more.yaml").write_text("# new\n")
+    assert source.look() != first
+    (root / "more.yaml").unlink()
+    clock.at += 1
+    assert source.look() == first
+
+
 def singles(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Every reading of one file by itself from now on."""
     seen: list[str] = []
