@@ -34,11 +34,15 @@ EACH = (
 )  # fmt: skip
 """Calls before each of which an agent dies."""
 SOME = ("openat", "write", "close", "sendto", "sendmsg")
-"""Calls of which so many are taken as there is room for, spread evenly; of openat those below its state."""
+"""Calls of which as many are taken as there is room for, spread evenly; of openat those below its state."""
+TIMES = 3
+"""How often an agent dies at each of the rare ones."""
 LIVES = ("launch", "register", "stop")
 QUICK = TIMERS | {"backoff_base": "200ms", "backoff_cap": "500ms", "min_ready": "50ms"}
 OPTIONS = ("--timer", "health.look=50ms", "--timer", "health.every=200ms")
 PATIENCE = 90.0
+TOLD = 30
+"""Events and lines of the agent that a failure is told with."""
 LINE = re.compile(r"(\d+) +(\w+)\((.*)")
 GROUPS = pathlib.Path("/sys/fs/cgroup")
 
@@ -106,14 +110,29 @@ def _lane() -> Iterator["Lane"]:
 
 
 def _thinned(points: Sequence[Point], most: int) -> list[Point]:
-    """An equal share of every life: all of its rare calls, and of the others as many as there is room for."""
+    """An equal share of every life: its rare calls, each a few times, and as many of every other call as there is
+    room for; what of an agent is under way beside the call is never twice the same."""
     kept: list[Point] = []
     for life in LIVES:
         mine = [point for point in points if point.life == life]
-        rare = _evenly([point for point in mine if point.call in EACH], most // len(LIVES))
-        often = [point for point in mine if point.call in SOME]
-        kept += rare + _evenly(often, most // len(LIVES) - len(rare))
+        rare = _evenly([point for point in mine if point.call in EACH] * TIMES, most // len(LIVES))
+        kept += rare
+        often = [[point for point in mine if point.call == call] for call in SOME]
+        for each, more in zip(
+            often, _shares([len(each) for each in often], most // len(LIVES) - len(rare)), strict=True
+        ):
+            kept += _evenly(each, more)
     return sorted(kept, key=lambda point: (point.number, point.call, LIVES.index(point.life)))
+
+
+def _shares(there: Sequence[int], room: int) -> list[int]:
+    """How many of each are taken: as equally as what is there allows."""
+    taken = [0] * len(there)
+    while room and any(taken[n] < there[n] for n in range(len(there))):
+        least = min((n for n in range(len(there)) if taken[n] < there[n]), key=lambda n: taken[n])
+        taken[least] += 1
+        room -= 1
+    return taken
 
 
 def _evenly(points: Sequence[Point], most: int) -> list[Point]:
@@ -130,7 +149,7 @@ class Lane(Rig):
     def begin(self, mutant: str | None) -> None:
         """The node is there, and nothing runs; its weights are in its cache."""
         self._mutant = mutant
-        self._tracings = 0
+        self._tracings = self._told = 0
         self.control()
         self.profile()
         self._agent()
@@ -178,6 +197,7 @@ class Lane(Rig):
                     point = left[life].popleft() if left[life] else None
                     self._strike(life, point, took)
             except AssertionError as error:
+                print(f"{point or 'undisturbed'}: {error}\n{self.told()}", file=sys.stderr)
                 return took, [f"{point or 'undisturbed'}: {str(error).splitlines()[0]}"]
         return took, []
 
@@ -208,6 +228,14 @@ class Lane(Rig):
         lost = dict(kept or {}).items() - self.pids().items()
         must(not lost, f"engines that lived ended: {dict(lost)}")
 
+    def told(self) -> str:
+        """What the control plane and the agent said last, for whoever looks into a failure."""
+        events = [
+            f"{each['at']} {each['kind']} {each['about']}: {each['said']}"
+            for each in self.get(f"events?after={max(0, self.last_event() - TOLD)}")
+        ]
+        return "\n".join([*events, *self.agents["a"].said().splitlines()[-TOLD:]])
+
     def _unknown(self) -> set[str]:
         """Shards of marked processes that the control plane does not know."""
         there = {seen.shard for seen in self.engines()}
@@ -228,6 +256,7 @@ class Lane(Rig):
         trace.touch()
         if life == "register":
             self._end_agent()
+            self._told = self.last_event()
             self._agent(words)
             yield trace
             return
@@ -249,6 +278,8 @@ class Lane(Rig):
         self.until(lambda: self._went_well(life), f"{life} comes to its end")
 
     def _went_well(self, life: str) -> bool:
+        if life == "register" and not self.registered("a", self._told):
+            return False  # what the last agent told still stands
         return self._empty() if life == "stop" else self._served()
 
     def _served(self) -> bool:
