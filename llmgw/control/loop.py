@@ -15,7 +15,7 @@ from llmgw.fleet import events
 from llmgw.fleet.expiry import Timers
 from llmgw.fleet.routes import Routes
 from llmgw.fleet.shard import ShardStatus
-from llmgw.fleet.world import Fleet
+from llmgw.fleet.world import Draft, Fleet
 from llmgw.kit.chance import Chance
 from llmgw.kit.clock import Clock
 from llmgw.planning.actions import Action, Assign, Drain, Start, Stop, Undrain
@@ -51,7 +51,8 @@ class Loop:
         dispatch: Callable[[Action], bool],
         publish: Callable[[Routes], None],
     ) -> None:
-        self.desired, self.fleet, self.ledger, self.timers = desired, fleet, ledger, timers
+        self.desired, self.ledger, self.timers = desired, ledger, timers
+        self._fleet, self._draft = fleet, Draft(fleet)
         self.unplaced: tuple[Unplaced, ...] = ()
         self.alarms: tuple[str, ...] = ()
         self._alarmed: dict[str, str] = {}
@@ -60,6 +61,8 @@ class Loop:
         self.ordered: collections.Counter[str] = collections.Counter()
         self.expire: Callable[[float], float | None] = lambda _: None
         """Called before each pass: ends what people set until now, returns when the next of it ends."""
+        self.prepare: Callable[[], None] = lambda: None
+        """Called before each pass: what has to be on disk before anything is decided is there then."""
         self._clock, self._chance, self._journal = clock, chance, journal
         self._dispatch, self._publish = dispatch, publish
         self._board = Board()
@@ -67,13 +70,29 @@ class Loop:
         self._wake_at: float | None = None
         self._listening = clock.now()
 
+    @property
+    def fleet(self) -> Fleet:
+        """Everything observed. What was heard since it was last asked for is one copy of each map."""
+        new = self._draft.fleet
+        if new is not self._fleet:
+            self._fleet, self._draft = new, Draft(new)
+        return new
+
+    @fleet.setter
+    def fleet(self, fleet: Fleet) -> None:
+        self._fleet, self._draft = fleet, Draft(fleet)
+
+    @property
+    def glance(self) -> Fleet:
+        """The same, for a look that is over before anything else is heard: it costs no copy, and must not be kept."""
+        return self._draft.fleet
+
     def hear(self, event: events.Event) -> None:
         """Something happened. A pass follows if it can change anything."""
-        now = self._clock.now()
-        before = self.fleet
-        matters = self._matters(event, now)
-        self.fleet = self.fleet.apply(event, now)
-        _tell(self._journal, before, event)
+        now, fleet = self._clock.now(), self.glance
+        matters = self._matters(event, fleet, now)
+        _tell(self._journal, fleet, event)
+        self._draft.apply(event, now)
         if matters:
             self._news.set()
 
@@ -134,6 +153,7 @@ class Loop:
             return
         now = self._clock.now()
         self.passes += 1
+        self.prepare()
         ends = self.expire(now)
         done = settle(self.desired, self.fleet, self.ledger, now, self._chance, self.timers, self._board)
         self._raise_alarms(done.alarms)
@@ -158,14 +178,14 @@ class Loop:
             self._alarmed[alarm] = before.get(alarm) or f"{self._clock.wall():%Y-%m-%d %H:%M:%S} UTC"
         self.alarms = tuple(f"{alarm} (since {at})" for alarm, at in self._alarmed.items())
 
-    def _matters(self, event: events.Event, now: float) -> bool:
+    def _matters(self, event: events.Event, fleet: Fleet, now: float) -> bool:
         match event:
             case events.Heartbeat(node=node):
-                return self.fleet.standing(node, now, self.timers) != "Ready" or bool(self.ledger.drains)
+                return fleet.standing(node, now, self.timers) != "Ready" or bool(self.ledger.drains)
             case events.Progressed():
                 return False
             case events.Reported(statuses=statuses, info=None):
-                moved = any(self._moves(status) for status in statuses)
+                moved = any(_moves(fleet, status) for status in statuses)
                 return moved or bool(self.ledger.drains)
             case events.GatewaySeen(queued=queued):
                 return bool(self.ledger.drains) or any(
@@ -178,12 +198,6 @@ class Loop:
         """Whether it has no replica for want of requests."""
         scale = self.ledger.scales.get(model)
         return scale is not None and scale.count == 0
-
-    def _moves(self, status: ShardStatus) -> bool:
-        """Whether a report is more than the engine's counters."""
-        shard = self.fleet.shards.get(status.key)
-        known = (status.state, status.slow)
-        return shard is not None and ((shard.state, shard.status.slow) != known or not shard.confirmed)
 
     def _notice_stall(self) -> None:
         now = self._clock.now()
@@ -204,6 +218,13 @@ class Loop:
                 await self._news.wait()
         except TimeoutError:
             return
+
+
+def _moves(fleet: Fleet, status: ShardStatus) -> bool:
+    """Whether a report is more than the engine's counters."""
+    shard = fleet.shards.get(status.key)
+    known = (status.state, status.slow)
+    return shard is not None and ((shard.state, shard.status.slow) != known or not shard.confirmed)
 
 
 def _in_words(action: Action, fleet: Fleet) -> tuple[str, str]:

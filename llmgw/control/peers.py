@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import itertools
 import logging
-from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Literal
 
@@ -86,6 +85,8 @@ class Peers:
         self._turns = asyncio.Lock()
         self._routes: Routes | None = None
         self._lines: dict[tuple[str, str], _Line] = {}
+        self._named: dict[tuple[str, str], _Line] = {}
+        """The same lines by what people call them."""
 
     def __iter__(self) -> Iterator[Peer]:
         return iter([line.peer for line in self._lines.values()])
@@ -100,8 +101,7 @@ class Peers:
                 await channel.send(wire.encode(wire.Refused(said=entry.said)))
                 return
             line.token = entry.token
-        async with asyncio.TaskGroup() as group:
-            writer = group.create_task(line.write())
+        async with asyncio.TaskGroup() as line.tasks:
             said = "this control plane let it go"
             try:
                 said = await self._read(line)
@@ -109,7 +109,7 @@ class Peers:
                     log.warning("%s was not let in: %s", channel.peer, said)
             finally:
                 self._remove(line, said)
-            writer.cancel()
+            line.over()
 
     def send(self, node: str, make: Callable[[int, int], wire.Command]) -> bool:
         """Give the node the command `make(epoch, seq)`. False: it is not here, or we may not command."""
@@ -157,6 +157,8 @@ class Peers:
             await self._do(line, line.session.ticked(line.session.due))
         else:
             await self._turn()
+            if line.channel.gone:  # whoever gave up while others had their turn comes again
+                raise ChannelClosed(line.channel.gone)
             await self._do(line, line.session.received(first))
 
     async def _turn(self) -> None:
@@ -207,12 +209,12 @@ class Peers:
             self._remove(old, f"superseded from {peer.address}")
             old.channel.abort(f"superseded from {peer.address}")
         line.peer = peer
-        self._lines[peer.kind, peer.id] = line
+        self._lines[peer.kind, peer.id] = self._named[peer.kind, peer.name] = line
         self._on_message(peer, message)
         if peer.kind == "gateway" and self._routes is not None:
             line.put_routes(self._routes)
         await self._do(line, line.session.admitted(self._revision(), self._stretched()))
-        line.welcome.set()
+        line.welcomed()
 
     def _shut_out(self, line: "_Line", peer: Peer) -> str:
         if self._joining is None:
@@ -229,11 +231,9 @@ class Peers:
             silent.add(rival.peer.stream)
 
     def _rivals(self, peer: Peer) -> "list[_Line]":
-        return [
-            line
-            for line in self._lines.values()
-            if line.peer.kind == peer.kind and (line.peer.id == peer.id or line.peer.name == peer.name)
-        ]
+        """Who has its id or its name."""
+        found = (self._lines.get((peer.kind, peer.id)), self._named.get((peer.kind, peer.name)))
+        return list(dict.fromkeys(line for line in found if line is not None))
 
     def _stretched(self) -> float:
         return max(self._heartbeat, min(self._longest, len(self._lines) / HEARTBEATS_PER_SECOND))
@@ -243,21 +243,22 @@ class Peers:
 
     def _remove(self, line: "_Line", said: str) -> None:
         if self._current(line):
-            del self._lines[line.peer.kind, line.peer.id]
+            del self._lines[line.peer.kind, line.peer.id], self._named[line.peer.kind, line.peer.name]
             self._on_closed(line.peer, said)
 
 
 class _Line:
-    """One stream and what waits to be said on it."""
+    """One stream and what waits to be said on it. Nothing runs for it while nothing does."""
 
     def __init__(self, channel: Channel, session: say.ControlSession) -> None:
         self.channel = channel
         self.session = session
         self.peer = Peer("agent", "", "", "", channel.peer, 0)
         self.token = ""
-        self.welcome = asyncio.Event()
-        self._waiting: deque[wire.Message] = deque()
-        self._news = asyncio.Event()
+        self.tasks = asyncio.TaskGroup()
+        self._welcome = False
+        self._waiting: list[wire.Message] = []
+        self._writer: asyncio.Task[None] | None = None
 
     def put(self, message: wire.Message) -> bool:
         """Say it when its turn comes; False where too much waits already, which ends the stream."""
@@ -265,7 +266,7 @@ class _Line:
             self.channel.abort(f"{self.channel.peer} reads too slowly: {BACKLOG} messages wait")
             return False
         self._waiting.append(message)
-        self._news.set()
+        self._begin()
         return True
 
     def put_routes(self, routes: Routes) -> None:
@@ -273,15 +274,28 @@ class _Line:
         self._waiting.clear()
         self.put(wire.RoutesUpdate(routes=routes))
 
-    async def write(self) -> None:
-        """Say what waits, once the peer is welcome."""
-        await self.welcome.wait()
-        with contextlib.suppress(ChannelClosed):  # the reader is told as well
-            while True:
-                await self._news.wait()
-                self._news.clear()
+    def welcomed(self) -> None:
+        """The peer is welcome: what waits may be said."""
+        self._welcome = True
+        self._begin()
+
+    def over(self) -> None:
+        """Nothing more is said."""
+        if self._writer is not None:
+            self._writer.cancel()
+
+    def _begin(self) -> None:
+        if self._welcome and self._waiting and self._writer is None:
+            self._writer = self.tasks.create_task(self._write())
+
+    async def _write(self) -> None:
+        """Say what waits."""
+        try:
+            with contextlib.suppress(ChannelClosed):  # the reader is told as well
                 while self._waiting:
-                    await self.channel.send(wire.encode(self._waiting.popleft()))
+                    await self.channel.send(wire.encode(self._waiting.pop(0)))
+        finally:
+            self._writer = None
 
 
 def _described(message: wire.Register | wire.Subscribe, line: _Line, stream: int) -> Peer:

@@ -6,11 +6,10 @@ Called by `llmgw serve` and, in one process with the others, by `llmgw up`.
 import asyncio
 import collections
 import dataclasses
-import datetime
 import importlib.metadata
 import logging
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Literal
 
 from llmgw.catalog.hub import Hub
@@ -38,8 +37,9 @@ from llmgw.control.measuring import Measuring
 from llmgw.control.metrics import metrics
 from llmgw.control.peers import Peer, Peers
 from llmgw.control.recording import Recording
+from llmgw.control.rostering import FORGOTTEN_AFTER, Rostering
 from llmgw.control.settling import Pace
-from llmgw.control.store import Known, Roster, Store
+from llmgw.control.store import Store
 from llmgw.control.switch import Switch
 from llmgw.control.token_routes import TokenRoutes
 from llmgw.control.tokens import Tokens
@@ -49,7 +49,6 @@ from llmgw.control.watch import Watch
 from llmgw.fleet import events
 from llmgw.fleet.expiry import Timers
 from llmgw.fleet.routes import Routes, epoch_of, first_version
-from llmgw.fleet.world import Fleet, Gateway
 from llmgw.kit.chance import unseeded
 from llmgw.kit.clock import Clock, SystemClock
 from llmgw.kit.tasks import Tasks
@@ -73,12 +72,6 @@ LOOK = Limits(headers=0)
 
 LONGEST_FAREWELL = 180.0
 """Seconds that `leave` waits for engines to drain and stop."""
-
-ROSTER_EVERY = 600.0
-"""Seconds between two writings of who is here, so that a restart waits for the right ones."""
-
-FORGOTTEN_AFTER = datetime.timedelta(days=1)
-"""A node or gateway that was away for so long holds no restart and no drain up."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -161,14 +154,13 @@ class _Plane:
         self._settings, self._store, self._clock = settings, store, clock
         self._left = asyncio.Event()
         self._scrape: asyncio.Server | None = None
-        self._roster = _still_known(store.roster(), clock.wall())
-        self._roster_due = False
         self._journal = Journal(clock)
         self._keeping = Keeping(self._journal)
+        self._rostering = Rostering(store, self._keeping, clock)
         chance = unseeded()
         self._loop = Loop(
             desired=Desired(),
-            fleet=_fleet(self._roster, clock.now()),
+            fleet=self._rostering.fleet(),
             ledger=Ledger(routes=Routes(version=first_version(self.epoch))),
             timers=settings.timers,
             clock=clock,
@@ -177,6 +169,7 @@ class _Plane:
             dispatch=self._dispatch,
             publish=self._publish,
         )
+        self._loop.prepare = self._rostering.write
         tokens = Tokens(settings.state_dir, clock.wall)
         if settings.tokens:
             tokens.rows()  # whoever could let nobody in does not start
@@ -314,8 +307,7 @@ class _Plane:
         return metrics(self._loop, self.epoch, self._adoption.number, peers)
 
     async def close(self) -> None:
-        if self._roster_due:
-            self._keep_roster()
+        self._rostering.close(self._loop.fleet, self._loop.ledger.lost, self._doors())
         if self._scrape is not None:
             self._scrape.close()
         await self._listener.close()
@@ -330,7 +322,7 @@ class _Plane:
         self._peers.publish(routes)
 
     def _objection(self, _: Peer, message: messages.Register | messages.Subscribe) -> str:
-        return claimed_twice(message, self._loop.fleet) if isinstance(message, messages.Register) else ""
+        return claimed_twice(message, self._loop.glance) if isinstance(message, messages.Register) else ""
 
     def _said(self, peer: Peer, message: messages.Up) -> None:
         if isinstance(message, messages.Result):
@@ -338,16 +330,17 @@ class _Plane:
             return
         if isinstance(message, messages.Subscribe) and epoch_of(message.version) > self.epoch:
             self._give_way(epoch_of(message.version), f"gateway {peer.name} serves by a table of")
+        fleet = self._loop.glance
         event = (
-            agent_event(peer.id, own_words(peer.id, message, self._loop.fleet))
+            agent_event(peer.id, own_words(peer.id, message, fleet))
             if peer.kind == "agent"
             else gateway_event(peer.id, message)
         )
-        if strange := not_known(peer.id, message, self._loop.fleet):
+        if strange := not_known(peer.id, message, fleet):
             log.warning("node %s is asked to register again: %s", peer.name, strange)
             self._peers.begin_again(peer.id, strange)
         if event is not None:
-            self._measuring.saw(self._loop.fleet, event, self._clock.now())
+            self._measuring.saw(fleet, event, self._clock.now())
             self._loop.hear(event)
         if isinstance(message, messages.Register):
             self._hands.returned(peer.id)
@@ -355,7 +348,7 @@ class _Plane:
         if isinstance(message, messages.Subscribe):
             self._about.met(peer.id, message)
         if isinstance(message, messages.Register | messages.Subscribe | messages.Leave):
-            self._met(peer)
+            self._rostering.met(peer.kind, peer.id, peer.name)
 
     def _closed(self, peer: Peer, said: str) -> None:
         log.info("%s %s at %s is gone: %s", peer.kind, peer.name, peer.address, said)
@@ -364,52 +357,14 @@ class _Plane:
             self._loop.hear(events.Disconnected(peer.id))
 
     def _forget_node(self, node: str) -> None:
-        nodes = {name: known for name, known in self._roster.nodes.items() if name != node}
-        self._roster = self._roster.model_copy(update={"nodes": nodes})
+        self._rostering.forget(node)
         self._keep_roster()
 
-    def _met(self, peer: Peer) -> None:
-        """Whoever is new is in the roster before anything is decided; of all others it is written soon."""
-        table = "nodes" if peer.kind == "agent" else "gateways"
-        known: Mapping[str, Known] = getattr(self._roster, table)
-        if peer.id in known and not known[peer.id].lost:
-            self._roster_due = True
-            return
-        came = {peer.id: Known(name=peer.name, heard=self._clock.wall())}
-        self._roster = self._roster.model_copy(update={table: {**known, **came}})
-        self._save_roster()
-
     def _keep_roster(self) -> None:
-        """Write down who is here, for the next start to wait for."""
-        self._roster_due = False
-        now, fleet = self._clock.wall(), self._loop.fleet
-        lost = self._loop.ledger.lost
-        nodes = {
-            name: known.model_copy(update={"lost": known.lost or name in lost})
-            for name, known in self._roster.nodes.items()
-        }
-        nodes.update(
-            {
-                name: Known(name=node.info.name, heard=now)
-                for name, node in fleet.nodes.items()
-                if node.connected
-            }
-        )
-        gateways = {
-            name: self._roster.gateways.get(name, Known(name=name, heard=now)) for name in fleet.gateways
-        }
-        gateways.update(
-            {
-                peer.id: Known(name=peer.id, heard=now)
-                for peer in self._peers
-                if peer.kind == "gateway" and peer.id in fleet.gateways
-            }
-        )
-        self._roster = _still_known(Roster(nodes=nodes, gateways=gateways), now)
-        self._save_roster()
+        self._rostering.keep(self._loop.fleet, self._loop.ledger.lost, self._doors())
 
-    def _save_roster(self) -> None:
-        self._keeping.keep("the roster", lambda: self._store.save_roster(self._roster))
+    def _doors(self) -> list[str]:
+        return [peer.id for peer in self._peers if peer.kind == "gateway"]
 
     def _give_way(self, epoch: int, who: str) -> None:
         """Somebody obeys a control plane of a higher epoch: command nobody any more."""
@@ -422,45 +377,18 @@ class _Plane:
 
     async def _housekeeping(self) -> None:
         """Keep what is owed; give way to a newer control plane at once; forget who stayed away for a day."""
-        written = self._clock.now()
         while True:
             await asyncio.sleep(1.0)
             self._keeping.again()
             self._switch.expire()
             self._recording.read_on()
             self._peers.check_tokens()
-            if self._roster_due or self._clock.now() - written > ROSTER_EVERY:
-                written = self._clock.now()
+            if self._rostering.owes(self._loop.ledger.lost):
                 self._keep_roster()
             if self._peers.outranked:
                 self._give_way(self._peers.outranked, "the nodes obey")
-            if any(
-                not known.lost for name, known in self._roster.nodes.items() if name in self._loop.ledger.lost
-            ):
-                self._keep_roster()
             now = self._clock.now()
             for name, gateway in list(self._loop.fleet.gateways.items()):
                 if now - gateway.last_seen > FORGOTTEN_AFTER.total_seconds():
                     self._loop.hear(events.GatewayForgotten(name))
                     self._keep_roster()
-
-
-def _still_known(roster: Roster, now: datetime.datetime) -> Roster:
-    return Roster(
-        nodes={name: known for name, known in roster.nodes.items() if now - known.heard < FORGOTTEN_AFTER},
-        gateways={
-            name: known for name, known in roster.gateways.items() if now - known.heard < FORGOTTEN_AFTER
-        },
-    )
-
-
-def _fleet(roster: Roster, now: float) -> Fleet:
-    """The fleet as a new control plane knows it: names to wait for, and gateways whose word is still to come."""
-    silent = Gateway(acked=0, in_flight={}, green_at={}, queued={}, last_seen=now)
-    waited_for = frozenset(name for name, known in roster.nodes.items() if not known.lost)
-    return Fleet(
-        since=now,
-        roster=waited_for,
-        gateways=dict.fromkeys(roster.gateways, silent),
-        called={name: known.name for name, known in roster.nodes.items()},
-    )

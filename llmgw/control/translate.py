@@ -25,7 +25,7 @@ def agent_event(node: str, message: messages.Up) -> events.Event | None:
 
 def own_words(node: str, message: messages.Up, fleet: Fleet) -> messages.Up:
     """`message` without what a heartbeat says of shards on other nodes: a word of idleness ends a drain."""
-    if not isinstance(message, messages.Heartbeat):
+    if not isinstance(message, messages.Heartbeat) or not message.idle:
         return message
     mine = tuple(
         (key, idle)

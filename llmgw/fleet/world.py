@@ -225,7 +225,7 @@ class Draft:
     def _heard(self, name: str, now: float) -> None:
         if name in self._nodes.read:
             node = self._nodes.read[name]
-            self._nodes.write[name] = dataclasses.replace(node, last_seen=now, connected=True)
+            self._nodes.write[name] = Node(node.info, now, node.since, failures=node.failures)
 
     def _idle(self, idle: tuple[tuple[ShardKey, bool], ...]) -> None:
         for key, value in idle:

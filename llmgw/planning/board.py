@@ -32,7 +32,8 @@ from llmgw.planning.wants import Wants
 class Board:
     """The memory of passes over one fleet.
 
-    `touched` are the replicas that are other than in the last pass, or drain otherwise; `moved` = the
+    `touched` are the replicas that are other than in the last pass that acted, or drain otherwise; `untold`
+    those of them that the last table did not see; `moved` = the
     clock or a node or a gateway did, so that whatever hangs on time or reach is asked again. `stale` are
     models whose need has to be worked out again; those to which only replicas came that begin to come up
     are in `joined`. `cordoned` says why a node takes nothing new: people's marks and quarantine.
@@ -59,6 +60,7 @@ class Board:
         self.troubles: Mapping[tuple[str, str], Trouble] = {}
         self.scales: Mapping[str, Scale] = {}
         self.touched: set[str] = set()
+        self.untold: set[str] = set()
         self.stale: set[str] = set()
         self.joined: dict[str, int] = {}
         self.moved = True
@@ -218,6 +220,7 @@ class Board:
             roll.passed(now, timers)
             other |= {name for name in roll.hanging if derived(name) != roll.replicas[name]}
         self.touched |= other
+        self.untold |= other
         for name in sorted(other):
             old, new = roll.replicas.get(name), derived(name)
             if old is None and new is not None and self._is_asked_for(new, marks):

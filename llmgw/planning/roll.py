@@ -5,23 +5,34 @@ Kept by `planning.board`, which says when a replica has to be derived again.
 
 import bisect
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping
 
 from llmgw.fleet.expiry import Standing, Timers
-from llmgw.fleet.replica import Replica, derive
+from llmgw.fleet.replica import Phase, Replica, derive
 from llmgw.fleet.shard import ShardKey, ShardSpec
 from llmgw.fleet.world import Shard
+
+Kind = tuple[str, Phase, bool]
+"""(generation, phase, whether clients are sent to it)."""
+
+
+def kind(replica: Replica) -> Kind:
+    """As which one it is counted."""
+    return replica.generation, replica.phase, replica.serves
 
 
 class Roll:
     """Replicas by id. `by_model` holds sorted ids; `timed` the instants at which an order is due again.
 
     `ending` = failed or lost, `coming` = not up yet, `hanging` = time or evidence alone can change them.
+    `tally` counts a model's replicas by what screens ask of each.
     """
 
     def __init__(self) -> None:
         self.replicas: dict[str, Replica] = {}
         self.by_model: dict[str, list[str]] = {}
+        self.tally: dict[str, Counter[Kind]] = {}
         self.ending: set[str] = set()
         self.coming: set[str] = set()
         self.hanging: set[str] = set()
@@ -63,6 +74,7 @@ class Roll:
         if name not in self.replicas:
             bisect.insort(self.by_model.setdefault(new.model, []), name)
         self.replicas[name] = new
+        self.tally.setdefault(new.model, Counter())[kind(new)] += 1
         if new.phase in ("Failed", "Lost"):
             self.ending.add(name)
         elif new.phase in ("Fetching", "Starting"):
@@ -87,13 +99,19 @@ class Roll:
             group.discard(name)
         self.timed.pop(name, None)
         old = self.replicas.get(name)
-        if old is None or old.model == model:
+        if old is None:
+            return
+        tally = self.tally[old.model]
+        tally[kind(old)] -= 1
+        if not tally[kind(old)]:
+            del tally[kind(old)]
+        if old.model == model:
             return
         del self.replicas[name]
         names = self.by_model[old.model]
         del names[bisect.bisect_left(names, name)]
         if not names:
-            del self.by_model[old.model]
+            del self.by_model[old.model], self.tally[old.model]
 
 
 def _orders_due(replica: Replica, now: float, timers: Timers) -> tuple[float, ...]:

@@ -33,7 +33,7 @@ def _endpoints(view: View, drains: Mapping[str, Draining]) -> tuple[Endpoint, ..
     """In id order; the last table's own where none of them changed."""
     board, known = view.board, view.board.endpoints
     same = True
-    for name in board.touched.union(changed(board.tabled, drains)):
+    for name in board.untold.union(changed(board.tabled, drains)):
         replica = view.replicas.get(name)
         new = (
             _endpoint(replica, name in drains)
@@ -48,6 +48,7 @@ def _endpoints(view: View, drains: Mapping[str, Draining]) -> tuple[Endpoint, ..
         else:
             known[name] = new
     board.tabled = drains
+    board.untold.clear()
     return board.table if same else tuple(known[name] for name in sorted(known))
 
 

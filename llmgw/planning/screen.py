@@ -5,14 +5,17 @@ The control plane's API sends them, the CLI prints them; both from the very look
 
 import collections
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from llmgw.fleet.node import InstalledEngine
 from llmgw.fleet.replica import Replica
 from llmgw.fleet.shard import Progress
 from llmgw.planning.needs import Unplaced
+from llmgw.planning.roll import Kind, kind
 from llmgw.planning.scaling import wanted
 from llmgw.planning.view import View
+
+_NONE: collections.Counter[Kind] = collections.Counter()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -245,10 +248,11 @@ def model_rows(view: View) -> tuple[ModelRow, ...]:
     catalog = view.desired.catalog
     if catalog is None:
         return ()
+    staying = _staying(view)
     return tuple(
         ModelRow(
             model=name,
-            ready=sum(r.serves and r.id not in view.ledger.drains for r in view.of_model(name)),
+            ready=sum(count for (_, _, serves), count in staying.get(name, _NONE).items() if serves),
             wanted=wanted(view, model),
             aliases=model.aliases,
             fallbacks=model.fallbacks,
@@ -259,6 +263,19 @@ def model_rows(view: View) -> tuple[ModelRow, ...]:
     )
 
 
+def _staying(view: View) -> Mapping[str, collections.Counter[Kind]]:
+    """How many replicas of each kind a model has, without those that drain: by what is counted, not by looking
+    at each, for everybody who watches asks again and again.
+    """
+    staying = dict(view.board.roll.tally)
+    draining = [view.replicas[name] for name in view.ledger.drains if name in view.replicas]
+    for model in {replica.model for replica in draining}:
+        staying[model] = staying[model].copy()
+    for replica in draining:
+        staying[replica.model][kind(replica)] -= 1
+    return staying
+
+
 def outstanding(view: View) -> tuple[str, ...]:
     """What an apply still waits for, one line each; empty = the fleet is what the catalog asks for."""
     catalog = view.desired.catalog
@@ -266,23 +283,33 @@ def outstanding(view: View) -> tuple[str, ...]:
         return ()
     lines: list[str] = []
     currents = {name: catalog.generations(model) for name, model in catalog.models.items()}
+    staying = _staying(view)
     for name, model in sorted(catalog.models.items()):
-        current = currents[name]
-        fresh = [r for r in view.of_model(name) if r.generation in current and r.id not in view.ledger.drains]
         if name in view.desired.marks.paused:
             continue
-        ready, there = sum(r.phase == "Ready" for r in fresh), sum(r.phase != "Lost" for r in fresh)
+        fresh = [
+            (phase, count)
+            for (generation, phase, _), count in staying.get(name, _NONE).items()
+            if generation in currents[name]
+        ]
+        ready = sum(count for phase, count in fresh if phase == "Ready")
+        there = sum(count for phase, count in fresh if phase != "Lost")
         if ready < wanted(view, model):
             lines.append(f"{name}: {ready} of {wanted(view, model)} ready")
         elif there > wanted(view, model):
             lines.append(f"{name}: {there} replicas, {wanted(view, model)} wanted")
-    leaving = [
-        replica
-        for replica in view.replicas.values()
-        if replica.id in view.ledger.drains or replica.generation not in currents.get(replica.model, {})
-    ]
     lines += [
-        f"{replica.id}: {replica_state(view, replica)[0].lower()}, to be stopped"
-        for replica in sorted(leaving, key=lambda replica: replica.id)
+        f"{name}: {replica_state(view, view.replicas[name])[0].lower()}, to be stopped"
+        for name in sorted(_leaving(view, currents))
     ]
     return tuple(lines)
+
+
+def _leaving(view: View, currents: Mapping[str, Mapping[str, str]]) -> set[str]:
+    """The replicas that drain or that the catalog does not ask for. `currents` are its generations by model."""
+    leaving = {name for name in view.ledger.drains if name in view.replicas}
+    for model, tally in view.board.roll.tally.items():
+        current = currents.get(model, {})
+        if any(generation not in current for generation, _, _ in tally):
+            leaving.update(r.id for r in view.of_model(model) if r.generation not in current)
+    return leaving

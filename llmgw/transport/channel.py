@@ -55,11 +55,20 @@ class Channel:
     """Messages both ways. One task may receive; any number may send, and messages never mix.
 
     `peer` is the other end's address and `path` what was asked for, both for people; `headers` are
-    those of the request, names in lower case.
+    those of the request, names in lower case. So many bytes are acknowledged `together`: a small part of the
+    window, and more than a word.
     """
 
     def __init__(
-        self, carrier: Carrier, stream: int, *, peer: str, path: str, headers: Mapping[str, str], stall: float
+        self,
+        carrier: Carrier,
+        stream: int,
+        *,
+        peer: str,
+        path: str,
+        headers: Mapping[str, str],
+        stall: float,
+        together: int,
     ) -> None:
         self.peer = peer
         self.path = path
@@ -67,17 +76,23 @@ class Channel:
         self._carrier = carrier
         self._stream = stream
         self._stall = stall
+        self._together = together
         self._sending = asyncio.Lock()
         self._deframer = Deframer()
         self._arrived = bytearray()
         self._unacknowledged = 0
-        self._news = asyncio.Event()
+        self._reader: asyncio.Future[None] | None = None
         self._ended = ""
         self._closed = ""
         self._said = ""
 
     def __repr__(self) -> str:
         return f"<Channel {self.path} {self.peer} {self._closed or self._ended or 'open'}>"
+
+    @property
+    def gone(self) -> str:
+        """Why nothing goes either way any more, or nothing."""
+        return self._closed
 
     async def send(self, message: bytes) -> None:
         """Until the last byte is on its way. Raises ChannelClosed; FramingError if it is too long."""
@@ -122,11 +137,13 @@ class Channel:
         while not self._arrived:
             if over := self._said or self._ended or self._closed:
                 raise ChannelClosed(f"{over}, in the middle of a message" if self._deframer.partial else over)
-            self._news.clear()
-            await self._news.wait()
+            # A future and no Event: an Event is 700 bytes more, for each of a thousand channels.
+            self._reader = asyncio.get_running_loop().create_future()
+            await self._reader
         self._deframer.feed(self._arrived)
         self._arrived.clear()
-        self._carrier.acknowledge(self._stream, self.owed())
+        if self._unacknowledged >= self._together:
+            self._carrier.acknowledge(self._stream, self.owed())
 
     async def ping(self, within: float) -> bool:
         """Whether the other end's transport answers within so many seconds; its application may be busy."""
@@ -153,7 +170,7 @@ class Channel:
         """The connection got `data`, which used `size` bytes of the window."""
         self._arrived += data
         self._unacknowledged += size
-        self._news.set()
+        self._stir()
 
     def owed(self) -> int:
         """Bytes to acknowledge from now on: consumed, or of a channel that is over."""
@@ -163,9 +180,14 @@ class Channel:
     def ended(self, said: str) -> None:
         """The peer sends nothing more; it may still listen."""
         self._ended = self._ended or said
-        self._news.set()
+        self._stir()
 
     def over(self, said: str) -> None:
         """Nothing goes either way any more. The first reason stays."""
         self._closed = self._closed or said
-        self._news.set()
+        self._stir()
+
+    def _stir(self) -> None:
+        """There is news for whoever receives."""
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(None)

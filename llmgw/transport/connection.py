@@ -20,6 +20,7 @@ import h2.settings
 from llmgw.transport.channel import Channel, ChannelClosed
 from llmgw.transport.frames import FrameHeads
 from llmgw.transport.limits import Limits, Silence
+from llmgw.transport.settings import Settings
 from llmgw.transport.sockets import finish_writing, peer_of, tune_channel
 
 log = logging.getLogger(__name__)
@@ -172,7 +173,13 @@ class Connection(asyncio.Protocol):
 
     def _channel(self, stream: int, path: str, headers: Mapping[str, str]) -> Channel:
         channel = Channel(
-            self, stream, peer=self.peer, path=path, headers=headers, stall=self._limits.timeout
+            self,
+            stream,
+            peer=self.peer,
+            path=path,
+            headers=headers,
+            stall=self._limits.timeout,
+            together=self._limits.window // 64,
         )
         self._channels[stream] = channel
         return channel
@@ -292,8 +299,9 @@ class Connection(asyncio.Protocol):
         elif not self._channels and now - self._empty_since >= self._limits.timeout:
             self.shut("no channel was opened")
         elif not self._said:
-            self._h2.ping(bytes(8))
-            self._flush()
+            if self._silence.doubtful(now):
+                self._h2.ping(bytes(8))
+                self._flush()
             self._timer = self._loop.call_later(wait, self._tick)
 
     def _flush(self) -> None:
@@ -318,7 +326,8 @@ def _state_machine(limits: Limits, *, client: bool) -> h2.connection.H2Connectio
     }
     if client:
         values[codes.ENABLE_PUSH] = 0
-    machine.local_settings = h2.settings.Settings(client=client, initial_values=values)
+    machine.local_settings = Settings(client=client, initial_values=values)
+    machine.remote_settings = Settings(client=not client, initial_values={})
     return machine
 
 

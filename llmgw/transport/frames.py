@@ -51,26 +51,32 @@ class FrameHeads:
         if int(now) != self._second:
             self._second = int(now)
             self._counts.clear()
-        at = 0
-        while at < len(data):
+        at, end = 0, len(data)
+        while at < end:
             if self._skip:
-                passed = min(self._skip, len(data) - at)
+                passed = min(self._skip, end - at)
                 self._skip -= passed
                 at += passed
-                continue
-            piece = data[at : at + _HEAD - len(self._head)]
-            self._head += piece
-            at += len(piece)
-            if len(self._head) == _HEAD and (said := self._begun()):
-                return said
+            elif not self._head and end - at >= _HEAD:
+                if said := self._begun(data[at : at + _HEAD]):
+                    return said
+                at += _HEAD
+            else:
+                piece = data[at : at + _HEAD - len(self._head)]
+                self._head += piece
+                at += len(piece)
+                if len(self._head) == _HEAD:
+                    head, self._head = self._head, b""
+                    if said := self._begun(head):
+                        return said
         return ""
 
-    def _begun(self) -> str:
-        length = int.from_bytes(self._head[:3], "big")
-        kind = _KINDS.get(self._head[3], "unknown")
+    def _begun(self, head: bytes) -> str:
+        length = int.from_bytes(head[:3], "big")
+        kind = _KINDS.get(head[3], "unknown")
         if kind == "DATA":
-            kind = "" if length or self._head[4] & _END_STREAM else "empty DATA"
-        self._skip, self._head = length, b""
+            kind = "" if length or head[4] & _END_STREAM else "empty DATA"
+        self._skip = length
         if length > LONGEST:
             return f"sends a frame of {length} bytes, {LONGEST} are allowed"
         if not kind:

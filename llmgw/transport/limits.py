@@ -5,12 +5,15 @@ Seconds and bytes. Every timer may be a fraction of a second.
 
 import dataclasses
 
+DOUBT = 0.9
+"""Share of `ping` that a peer is silent for when it is asked: a timer is not exact."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Limits:
     """The defaults suit agents on one network with their control plane.
 
-    `ping`: a PING goes out this often; `timeout`: after so long without a byte the peer is dead, and
+    `ping`: to a peer that is silent a PING goes out this often; `timeout`: after so long without a byte the peer is dead, and
     a send that moves nothing for so long ends its channel. `window`: unread bytes a channel may hold.
     `head`, `body`, `head_timeout`, `body_timeout`, `idle` are for HTTP/1.1 requests: bytes allowed,
     seconds until all of them are here, seconds a connection may wait between two requests. `bodies`: bytes
@@ -59,6 +62,10 @@ class Silence:
         left = self._heard + self._limits.timeout - now
         if left <= 0:
             return None
-        wait = min(self._limits.ping, left)
-        self._due = now + wait
-        return wait
+        wait = self._limits.ping if self.doubtful(now) else self._heard + self._limits.ping - now
+        self._due = now + min(wait, left)
+        return min(wait, left)
+
+    def doubtful(self, now: float) -> bool:
+        """Whether it was silent for so long that it should be asked: whoever talks proves that it is there."""
+        return now - self._heard >= DOUBT * self._limits.ping

@@ -6,6 +6,7 @@ bounds ends its stream with the sentence given here; the bounds lie far above wh
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -74,24 +75,28 @@ def _fields(kind: Any) -> tuple[str, ...]:
 
 
 def _within(value: Any, place: str, deep: int = 0, *, signed: bool = False) -> None:
-    kind = type(value)
-    if kind is str:
-        if len(value) > TEXT:
-            raise _Flaw(f"{place} has {len(value)} characters, {TEXT} are the most")
-    elif kind is int or kind is float:
-        if not 0 <= value <= LONGEST:  # far more than most numbers are
-            _number(value, place, signed=signed)
-    elif value is not None and kind is not bool:
-        if deep >= DEEPEST:
-            raise _Flaw("it lies too deep")
-        for name, part in _parts(value, kind, place):
+    """Everything in `value`. A leaf is judged where it is found: most parts are leaves, and a fleet that comes
+    back brings a million of them.
+    """
+    if deep >= DEEPEST:
+        raise _Flaw("it lies too deep")
+    for name, part in _parts(value, place):
+        kind = type(part)
+        if kind is str:
+            if len(part) > TEXT:
+                raise _Flaw(f"{name} has {len(part)} characters, {TEXT} are the most")
+        elif kind is int or kind is float:
+            if not 0 <= part <= LONGEST:  # far more than most numbers are
+                _number(part, name, signed=signed or name in _SIGNED)
+        elif part and kind is not bool:
             _within(part, name, deep + 1, signed=signed or name in _SIGNED)
 
 
-def _parts(value: Any, kind: Any, place: str) -> Iterable[tuple[str, Any]]:
+def _parts(value: Any, place: str) -> Iterable[tuple[str, Any]]:
+    kind: Any = type(value)
     if kind is tuple or kind is list:
         _require(len(value) <= MOST, f"{place} has {len(value)} items, {MOST} are the most")
-        return [(place, part) for part in value]
+        return zip(itertools.repeat(place), value)
     if isinstance(value, Mapping):
         return [(place, part) for pair in value.items() for part in pair]
     return [(name, getattr(value, name)) for name in _fields(kind)]

@@ -92,6 +92,40 @@ def test_a_node_can_be_asked_to_say_everything_again() -> None:
     asyncio.run(story())
 
 
+def test_who_gave_up_in_the_queue_is_not_let_in() -> None:
+    """A registration whose sender left while others had their turn costs nobody anything: it comes again."""
+
+    async def story() -> None:
+        async with table() as fleet:
+            async with fleet.peers._turns:
+                channel = await agent(fleet.port, "first")
+                await asyncio.sleep(0.05)
+                await channel.close()
+                await asyncio.sleep(0.05)
+            await hear(await agent(fleet.port, "first"))
+            assert [peer.stream for peer, _ in fleet.heard] == [1], "the first one was registered too"
+
+    asyncio.run(story())
+
+
+def test_a_peer_to_whom_nothing_is_said_is_one_task() -> None:
+    """What is there and well holds as little as can be: somebody who writes is there while there is something to say."""
+
+    async def story() -> None:
+        async with table() as fleet:
+            before = len(asyncio.all_tasks())
+            channels = [await agent(fleet.port, "one", id=f"n{n}", name=f"gpu-{n}") for n in range(8)]
+            for channel in channels:
+                await hear(channel)
+            await until(lambda: len(asyncio.all_tasks()) == before + 8, "one task each")
+            assert fleet.peers.send("n3", stop)
+            assert fleet.peers.send("n3", stop)
+            assert [await hear(channels[3]), await hear(channels[3])] == [stop(3, 1), stop(3, 2)]
+            await until(lambda: len(asyncio.all_tasks()) == before + 8, "the writer is gone")
+
+    asyncio.run(story())
+
+
 def test_conversation() -> None:
     """An agent is welcomed, commanded in sequence, heard, and its end is told once."""
 

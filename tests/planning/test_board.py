@@ -4,15 +4,18 @@ import dataclasses
 import random
 from collections.abc import Iterable
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from llmgw.catalog.model import Catalog
 from llmgw.fleet import events
+from llmgw.fleet.replica import Replica
+from llmgw.fleet.routes import Endpoint
 from llmgw.fleet.shard import ShardStatus
 from llmgw.fleet.world import Fleet
 from llmgw.kit.chance import Chance, seeded
-from llmgw.planning import screen
+from llmgw.planning import routes, screen
 from llmgw.planning.actions import Action, Assign, Start, Stop
 from llmgw.planning.board import Board
 from llmgw.planning.changes import changed
@@ -21,7 +24,7 @@ from llmgw.planning.ledger import Ledger
 from llmgw.planning.reconcile import reconcile
 from llmgw.planning.rehearse import Rehearsal, rehearse
 from llmgw.planning.settle import Settled, settle
-from llmgw.planning.view import look
+from llmgw.planning.view import View, look
 from tests.planning.fleets import NOW, big
 from tests.planning.history import TIMERS, Day
 from tests.planning.story import Story, a_catalog, a_model, a_node, a_profile
@@ -89,6 +92,15 @@ def test_a_pass_that_nobody_obeyed_can_be_asked_again() -> None:
             day.fleet, day.ledger = first.fleet, first.ledger
 
 
+def serving(view: View) -> dict[str, int]:
+    """Replicas by model that clients are sent to, counted by looking at each."""
+    ready = dict.fromkeys(view.desired.catalog.models if view.desired.catalog is not None else (), 0)
+    for replica in view.replicas.values():
+        if replica.model in ready and replica.serves and replica.id not in view.ledger.drains:
+            ready[replica.model] += 1
+    return ready
+
+
 def test_screens_may_look_between_passes() -> None:
     """Somebody who only looks, with the same memory, takes nothing from the next pass and sees what a fresh look sees."""
     for seed in range(12):
@@ -102,9 +114,34 @@ def test_screens_may_look_between_passes() -> None:
             assert screen.replica_rows(seen, ()) == screen.replica_rows(fresh, ())
             assert screen.node_rows(seen) == screen.node_rows(fresh)
             assert screen.outstanding(seen) == screen.outstanding(fresh)
+            assert screen.model_rows(seen) == screen.model_rows(fresh)
+            assert {row.model: row.ready for row in screen.model_rows(seen)} == serving(seen)
             done = settle(*asked[:4], one, TIMERS, board)
             assert done == forgetful(*asked[:4], other)
             day.fleet, day.ledger = done.fleet, done.ledger
+
+
+def test_a_fleet_that_comes_back_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While others are waited for, a pass works out the routes of those that came since the last one, and no more."""
+    asked: list[str] = []
+    right = routes._endpoint
+
+    def endpoint(replica: Replica, draining: bool) -> Endpoint:
+        asked.append(replica.id)
+        return right(replica, draining)
+
+    monkeypatch.setattr(routes, "_endpoint", endpoint)
+    nodes = [a_node(f"n{number}", gpus=1) for number in range(12)]
+    before = Story(*nodes, catalog=a_catalog(a_model(replicas=len(nodes))))
+    before.runs()
+    again = Story(catalog=before.desired.catalog)
+    again.fleet = dataclasses.replace(again.fleet, roster=frozenset(node.id for node in nodes))
+    asked.clear()
+    for node in nodes:
+        there = tuple((s.spec, s.status) for s in before.fleet.shards.values() if s.spec.node == node.id)
+        again.registers(node, *there).decides()
+    assert len(again.ledger.routes.endpoints) == len(nodes)
+    assert sorted(asked) == sorted(again.board.roll.replicas)
 
 
 def test_a_rehearsal_with_a_lent_memory_is_the_one_from_nothing() -> None:

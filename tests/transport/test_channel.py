@@ -4,15 +4,16 @@ import asyncio
 import contextlib
 import random
 import time
+from typing import cast
 
 import pytest
 
 from llmgw.errors import Failed
-from llmgw.transport.channel import Channel, ChannelClosed
+from llmgw.transport.channel import Carrier, Channel, ChannelClosed
 from llmgw.transport.client import connect
 from llmgw.transport.connection import Connection
 from llmgw.transport.limits import Limits
-from llmgw.wire.framing import LIMIT, FramingError
+from llmgw.wire.framing import LIMIT, FramingError, frame
 from tests.support.cutter import Cutter
 from tests.transport.harness import HOST, QUICK, ended, listening, until
 
@@ -245,6 +246,41 @@ def test_cut_anywhere(seed: int) -> None:
             assert (cutter.accepted, cutter.streams, len(cutter.open)) == (1, 1, 0)
             assert heard == said[: len(heard)]
             await cutter.close()
+
+    asyncio.run(story())
+
+
+def test_words_are_acknowledged_together() -> None:
+    """A word is far below what makes the peer wait: an acknowledgement is given for many of them."""
+    given: list[int] = []
+
+    class Counting:
+        def acknowledge(self, _: int, size: int) -> None:
+            given.append(size)
+
+    async def story() -> None:
+        carrier = cast("Carrier", Counting())
+        channel = Channel(carrier, 1, peer="p", path="/agent", headers={}, stall=1.0, together=1000)
+        for _ in range(100):
+            channel.arrived(frame(b"a word of it"), 20)
+            assert await channel.receive() == b"a word of it"
+        assert given == [1000, 1000]
+        channel.arrived(frame(b"x"), 20)
+        assert channel.owed() == 20, "at its end the rest is given back"
+
+    asyncio.run(story())
+
+
+def test_a_window_smaller_than_a_message() -> None:
+    """What is acknowledged together is a part of the window, however small that is: nobody waits for ever."""
+
+    async def story() -> None:
+        async with listening(limits=Limits(window=5000)) as (_, port):
+            channel = await connect(HOST, port, "/agent")
+            for size in (10, 990, 4990, 100_000):
+                await channel.send(bytes(size))
+                assert len(await asyncio.wait_for(channel.receive(), 5.0)) == size
+            await channel.close()
 
     asyncio.run(story())
 

@@ -15,15 +15,25 @@ def test_silence() -> None:
 
 
 def test_heard() -> None:
-    """Every byte counts as life, and the last check comes when the time is up, not a ping later."""
+    """Every byte counts as life: who spoke is asked a ping later, and is dead a timeout later."""
     silence = Silence(LIMITS, now=0.0)
+    assert silence.doubtful(5.0)
     silence.check(5.0)
     silence.heard(7.0)
 
-    assert silence.check(10.0) == 5.0
-    assert silence.check(15.0) == 5.0
-    assert silence.check(20.0) == 2.0
+    assert not silence.doubtful(10.0), "whoever talks needs no PING"
+    assert silence.check(10.0) == 2.0
+    assert silence.doubtful(12.0)
+    assert silence.check(12.0) == 5.0
+    assert silence.check(17.0) == 5.0
     assert silence.check(22.0) is None
+
+
+def test_time_is_up() -> None:
+    """The last check comes when the time is up, not a ping later."""
+    silence = Silence(Limits(ping=5.0, timeout=12.0), now=0.0)
+
+    assert [silence.check(5.0), silence.check(10.0), silence.check(12.0)] == [5.0, 2.0, None]
 
 
 def test_suspended() -> None:
