@@ -92,13 +92,17 @@ class Rig(Stage):
 
         `nvml` are words for the stand-in library.
         """
-        env = {
+        env = self.cards_seen(name, nvml)
+        options = ("--engine", f"llamacpp={self.engine}", *self.node_options(name), *more)
+        return self.processes.llmgw(name, "agent", *options, env=env, wrapper=wrapper)
+
+    def cards_seen(self, name: str, nvml: str = "") -> Mapping[str, str]:
+        """The environment in which an agent finds its cards."""
+        return {
             "LD_LIBRARY_PATH": str(self._library),
             "CARDS": str(self.cards_of(name)),
             "FAKE_NVML": f"used0 {nvml}",
         }
-        options = ("--engine", f"llamacpp={self.engine}", *self.node_options(name), *more)
-        return self.processes.llmgw(name, "agent", *options, env=env, wrapper=wrapper)
 
     # --- ground truth --------------------------------------------------------------------------
 
