@@ -9,6 +9,7 @@ tags, merge keys, several documents, depth, and aliases that multiply.
 """
 
 import functools
+import re
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
@@ -30,6 +31,8 @@ from llmgw.catalog.scalars import Unclear, plain
 from llmgw.catalog.tree import LINES, Tree
 
 MAX_BYTES = 1 << 20
+_CONFLICT = re.compile(rb"^<{7} ", re.MULTILINE)
+_NO_COLON = "could not find expected ':'"
 
 
 class _Refused(Exception):
@@ -201,7 +204,18 @@ class _Builder:
             return text
 
     def note_syntax(self, error: MarkedYAMLError) -> None:
+        if (conflict := _CONFLICT.search(self._source.data)) is not None:
+            line = self._source.data.count(b"\n", 0, conflict.start())
+            said = "two versions of this file were not merged to the end"
+            self._add("E101", said, (line, 0, line, 7), help="keep one of them, and remove the marks of git")
+            return
         mark, context = error.problem_mark, error.context_mark
+        if context and error.problem == _NO_COLON:
+            # The parser says it where it gave up looking: on a later line.
+            said, end = "this is neither a key nor the end of a text", context.column + 1
+            at = (context.line, context.column, context.line, end)
+            self._add("E101", f"this is not YAML: {said}", at, help="write KEY: VALUE, or indent the text")
+            return
         at = (mark.line, mark.column, mark.line, mark.column + 1) if mark else (0, 0, 0, 1)
         related: tuple[Related, ...] = ()
         if context and mark and context.line != mark.line:

@@ -83,8 +83,10 @@ VLLM = EngineFacts(
     ),
     exact=frozenset({"tokenizer"}),
     world=("tensor_parallel", "pipeline_parallel", "data_parallel"),
-    # vllm/model_executor/models: without the interface SupportsPP; docs/models/supported_models.md at 0046f770
-    # (after 0.33) says so too. A class on which the two differ (HCXVisionForCausalLM) is not here.
+    # None declares the interface SupportsPP in vllm/model_executor/models, and each has an empty column PP in
+    # docs/models/supported_models.md at 0046f770 (after 0.33). The empty column alone is no proof: that of
+    # HCXVisionForCausalLM, which is staged, is empty too. Whisper's source (00a23257) says nothing of stages:
+    # it makes its layers as staged classes do, but its forward takes nothing from an earlier stage.
     unstaged=frozenset(
         {
             "AriaForConditionalGeneration", "Gemma3nForCausalLM", "Gemma3nForConditionalGeneration",
@@ -182,6 +184,10 @@ RESERVED_ENV: Mapping[str, str] = {
     "LD_*": "it loads code into the engine",
     "DYLD_*": "it loads code into the engine",
     "GLIBC_TUNABLES": "it loads code into the engine",
+    "GCONV_PATH": "it loads code into the engine",
+    "CUDA_INJECTION*": "it loads code into the engine",
+    "OMP_TOOL_LIBRARIES": "it loads code into the engine",
+    "GGML_BACKEND_PATH": "it loads code into the engine",
     "PYTHON*": "it loads code into the engine",
     "BASH_ENV": "it loads code into the engine",
     "ENV": "it loads code into the engine",
@@ -218,11 +224,17 @@ RESERVED_ENV: Mapping[str, str] = {
 """Environment variables, as shell patterns, that a profile may not set, and why."""
 
 SECRET_ENV = (
+    "TOKEN",
     "*_TOKEN",
-    "*_API_KEY",
+    "*API_KEY",
+    "*APIKEY",
+    "SECRET",
     "*_SECRET",
-    "*_SECRET_*",
+    "*SECRET_*",
     "*PASSWORD*",
+    "*PASSWD*",
+    "*PASSPHRASE*",
+    "*PRIVATE_KEY*",
     "*_ACCESS_KEY*",
     "*CREDENTIALS*",
 )

@@ -15,11 +15,12 @@ _LARGEST = 2**50
 NAME = r"^[a-z0-9][a-z0-9._-]{0,62}$"
 _NAME = re.compile(NAME.replace("$", r"\Z"), re.ASCII)
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z", re.ASCII)
-_FLAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z", re.ASCII)
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z", re.ASCII)
-_VERSIONS = re.compile(
-    r"(?:>=|<=|==|!=|>|<)\d+(?:\.\d+)*(?:\s*,\s*(?:>=|<=|==|!=|>|<)\d+(?:\.\d+)*)*\Z", re.ASCII
-)
+FLAG = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
+_FLAG = re.compile(FLAG.replace("$", r"\Z"), re.ASCII)
+VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
+_VARIABLE = re.compile(VARIABLE.replace("$", r"\Z"), re.ASCII)
+VERSIONS = r"^(?:(?:>=|<=|==|!=|>|<)\d+(?:\.\d+)*(?:\s*,\s*(?:>=|<=|==|!=|>|<)\d+(?:\.\d+)*)*)$"
+_VERSIONS = re.compile(VERSIONS.replace("$", r"\Z"), re.ASCII)
 
 
 def _name(text: str) -> str:
@@ -141,15 +142,23 @@ Sha256 = Annotated[
 Duration = Annotated[str, BeforeValidator(_with_unit), AfterValidator(_duration), _TIME]
 PositiveDuration = Annotated[str, BeforeValidator(_with_unit), AfterValidator(_positive_duration), _TIME]
 Size = Annotated[str, BeforeValidator(_with_unit), AfterValidator(_size), _BYTES]
-Flag = Annotated[str, AfterValidator(_flag)]
+Flag = Annotated[
+    str, AfterValidator(_flag), _shape(FLAG, "Write the name of the flag only, without dashes before it.")
+]
 ArgumentValue = bool | int | float | str | tuple[str | int | float, ...]
 Argument = Annotated[
     ArgumentValue,
     PlainValidator(_argument, json_schema_input_type=bool | int | float | str | list[str | int | float]),
 ]
-Variable = Annotated[str, AfterValidator(_variable)]
+Variable = Annotated[
+    str, AfterValidator(_variable), _shape(VARIABLE, "Use letters, digits and `_`, no digit first.")
+]
 EnvValue = Annotated[str, AfterValidator(_env_value)]
-Versions = Annotated[str, AfterValidator(_versions), Field(json_schema_extra={"examples": [">=0.21"]})]
+Versions = Annotated[
+    str,
+    AfterValidator(_versions),
+    _shape(VERSIONS, "Write versions such as >=0.21 or >=0.21,<0.30.", ">=0.21"),
+]
 Names = Annotated[tuple[Name, ...], Field(strict=False)]  # strict would refuse the list that YAML gives
 
 

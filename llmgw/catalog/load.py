@@ -92,9 +92,8 @@ class Cache:
     def check(self, files: Mapping[str, bytes], before: Sequence[Diagnostic] = ()) -> Checked:
         """Everything about the catalog in `files`; `before` are problems that reading them already had."""
         with _uncollected():
-            old, self._pages = self._pages, {name: self._page(name, files[name]) for name in sorted(files)}
+            old, changed = self._pages, self._turn_to(files)
             last, self._last = self._last, None
-            changed = [name for name, page in self._pages.items() if old.get(name) is not page]
             if last is not None and not before and len(old) == len(files) and not old.keys() - files.keys():
                 kept = all(_keeps_its_names(old[name], self._pages[name]) for name in changed)
                 self._last = _amended(last, self._pages, changed) if kept else None
@@ -106,9 +105,19 @@ class Cache:
     def _warnings(self) -> list[Diagnostic]:
         return ordered(problem for page in self._pages.values() for problem in page.problems)
 
-    def _page(self, name: str, data: bytes) -> _Page:
-        known = self._pages.get(name)
-        return known if known is not None and known.data == data else _read(name, data)
+    def _turn_to(self, files: Mapping[str, bytes]) -> list[str]:
+        """Have the page of each of `files`, and no other. Returns the names of those that were read for it."""
+        old = self._pages
+        pages: dict[str, _Page] = {}
+        changed: list[str] = []
+        for name in sorted(files):
+            data, page = files[name], old.get(name)
+            if page is None or (page.data is not data and page.data != data):
+                page = _read(name, data)
+                changed.append(name)
+            pages[name] = page
+        self._pages = pages
+        return changed
 
 
 @contextlib.contextmanager

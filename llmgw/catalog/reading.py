@@ -86,6 +86,9 @@ def _unknown(
     if field not in data:
         return written.problem(code, f"`{field}` is missing", help=f"write {choices}")
     value = data[field]
+    if isinstance(value, dict | list) or value is None:
+        given = "has no value" if value is None else f"is {_kind_of_value(value)}"
+        return written.problem(code, f"`{field}` {given}, a word is needed", field, help=f"write {choices}")
     hint = did_you_mean(value, known) if isinstance(value, str) else ""
     return written.problem(
         code, f"{field} `{str(value)[:40]}` is not known", field, help=hint or f"write {choices}"
@@ -164,11 +167,15 @@ _TYPES: tuple[tuple[type, str], ...] = (
 )  # fmt: skip
 
 
+def _kind_of_value(value: object) -> str:
+    return next((name for kind, name in _TYPES if isinstance(value, kind)), "something else")
+
+
 def _wrong_type(written: Written, path: Path, error: ErrorDetails) -> Diagnostic:
     needed, value = _NEEDED[error["type"]], error["input"]
     if value is None:
-        return written.problem("E205", f"`{_dotted(path)}` has no value, {needed} is needed", *path, key=True)
-    given = next((name for kind, name in _TYPES if isinstance(value, kind)), "something else")
+        return written.problem("E205", f"`{_dotted(path)}` has no value, {needed} is needed", *path)
+    given = _kind_of_value(value)
     spot = written.tree.spot(path)
     start = spot.place.column - 1
     raw = spot.line[start : start + spot.width]

@@ -41,6 +41,14 @@ def _definition(name: str, found: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _field(found: Mapping[str, Any], required: bool) -> Mapping[str, Any]:
     about = {name: value for name, value in found.items() if name not in ("title", "examples")}
+    # A field that may be left out may not be left open.
+    if {"type": "null"} in (choices := about.get("anyOf", ())):
+        (about["$ref"],) = (choice["$ref"] for choice in choices if "$ref" in choice)
+        del about["anyOf"], about["default"]
+    # An editor marks a key that is no name only where it is told what names are, not which have values.
+    for pattern, value in about.pop("patternProperties", {}).items():
+        about["additionalProperties"] = value
+        about["propertyNames"] = {"pattern": pattern, **about["propertyNames"]}
     return {**about, "markdownDescription": _markdown(found, required)}
 
 

@@ -60,10 +60,49 @@ CORPUS: Mapping[str, str] = {
     "after wide characters": MODEL + "# 模型 😀\naliases: [a, 5]\n",
     "on a line with wide characters": MODEL + 'scaling: {"模型": 1}\n',
     "key twice": MODEL + "name: other\n",
+    "key twice, nested": MODEL + "scaling:\n  min: 1\n  min: 2\n",
+    "key twice between braces": MODEL + "scaling: {min: 1, min: 2}\n",
+    "key thrice": MODEL + "protect: true\nprotect: false\nprotect: true\n",
+    "a number as key": MODEL + "1: 2\n",
+    "a list as key": MODEL + "? [a]\n: 1\n",
+    "nothing for true or false": MODEL + "protect:\n",
+    "nothing for a list": "kind: model\nname: a\nsource: hf://a/b@6f6073b\nprofiles:\n",
+    "nothing for a mapping": PROFILE + "cpu:\n",
+    "true or false of YAML 1.1": MODEL + "protect: yes\n",
+    "fraction for a number": PROFILE + "nodes: 1.5\n",
+    "no dash": MODEL + "aliases:\n  -a\n  - b\n",
+    "list for a mapping": PROFILE + "env: [A]\n",
+    "name with a capital in a list": MODEL + "aliases: [Ab]\n",
+    "more than there may be": PROFILE + "gpus_per_node: 65\n",
+    "no engine": "kind: profile\nname: p\n",
+    "no kind": "name: p\n",
+    "not more than 0": CPU + "cpu: {cores: 0, memory: 1GiB}\n",
+    "source of another kind": "kind: model\nname: a\nsource: ftp://a/b\nprofiles: [p]\n",
+    "flag with dashes": PROFILE + "args: {--x: 1}\n",
+    "variable with a digit first": PROFILE + "env: {1A: x}\n",
+    "versions of another language": PROFILE + 'engine_version: "~1"\n',
+    "open bracket": MODEL + "aliases: [a\n",
+    "open brace": MODEL + "scaling: {min: 1\n",
+    "bracket too many": MODEL + "aliases: [a]]\n",
+    "alias of nothing": MODEL + "aliases: [*nobody]\n",
+    "reserved sign": MODEL + "aliases: [%a]\n",
     "a list as document": "- kind: model\n",
     "text as document": "model\n",
 }
 """Name → a document with one mistake (some have one a line)."""
+
+HALF_READ: Mapping[str, str] = {
+    "tab": "kind:\n\t- a\n",
+    "open quote": 'kind: "model\nname: a\n',
+    "no colon": MODEL + "protect true\n",
+    "no colon, and more": MODEL + "protect true\naliases: [a]\n",
+    "two versions": "<<<<<<< HEAD\n" + MODEL + "=======\n" + PROFILE + ">>>>>>> other\n",
+    "tag": MODEL + "protect: !yes true\n",
+    "tag that calls": MODEL + "protect: !!python/name:os.system\n",
+    "reserved sign first": "kind: @model\n",
+    "escape that is none": MODEL + 'aliases: ["\\q"]\n',
+}
+"""Name → a document whose YAML is broken. The server marks what it cannot read, then guesses at the rest."""
 
 HOVERS: Mapping[str, tuple[str, int, int]] = {
     "scaling": (MODEL + "scaling: {min: 1}\n", 5, 1),
@@ -177,6 +216,10 @@ def record(program: str) -> dict[str, Any]:
                 "marked": {
                     name: [_mark(CORPUS[name], item) for item in found] for name, found in marked.items()
                 },
+                "half read": {
+                    name: [_mark(text, item) for item in server.diagnostics(server.open(name, text))]
+                    for name, text in HALF_READ.items()
+                },
                 "hovers": {name: _hover(server, name) for name in HOVERS},
                 "completions": {name: _labels(server, name) for name in COMPLETIONS},
             }
@@ -186,7 +229,7 @@ def record(program: str) -> dict[str, Any]:
 
 def _mark(text: str, diagnostic: Mapping[str, Any]) -> Mapping[str, Any]:
     start = diagnostic["range"]["start"]
-    line = (MODELINE + text).splitlines()[start["line"]]
+    line = f"{MODELINE}{text}\n".splitlines()[start["line"]]
     before = line.encode("utf-16-le")[: 2 * start["character"]].decode("utf-16-le")
     return {"line": start["line"] + 1, "column": len(before) + 1, "said": diagnostic["message"]}
 

@@ -72,7 +72,8 @@ def test_power_has_every_spelling_too(flag: str) -> None:
 @pytest.mark.parametrize(
     "variable",
     ["LD_PRELOAD", "PYTHONPATH", "PATH", "CUDA_VISIBLE_DEVICES", "VLLM_HOST_IP", "LLAMA_ARG_PORT", "LLMGW_SHARD",
-     "HF_TOKEN", "VLLM_API_KEY", "aws_secret_access_key", "DB_PASSWORD"],
+     "HF_TOKEN", "VLLM_API_KEY", "aws_secret_access_key", "DB_PASSWORD", "TOKEN", "ApiKey", "API_KEY", "SECRET_ID",
+     "MYSQL_PASSWD", "SSH_PASSPHRASE", "TLS_PRIVATE_KEY_PEM", "GGML_BACKEND_PATH", "CUDA_INJECTION64_PATH"],
 )  # fmt: skip
 def test_reserved_variables(variable: str) -> None:
     """What loads code, what llmgw sets and what hides a secret has a reason."""

@@ -7,7 +7,7 @@ import pytest
 
 from llmgw.catalog.load import check
 from llmgw.catalog.schema import text
-from tests.catalog.oracle import COMPLETIONS, CORPUS, HOVERS, MODELINE, RECORD
+from tests.catalog.oracle import COMPLETIONS, CORPUS, HALF_READ, HOVERS, MODELINE, RECORD
 
 RECORDED = json.loads(RECORD.read_text())
 GUESSES = {"unknown kind": {(2, 1)}}
@@ -16,8 +16,9 @@ GUESSES = {"unknown kind": {(2, 1)}}
 
 def test_the_record_is_of_this_corpus() -> None:
     """Whoever changes the corpus records again."""
-    assert [set(RECORDED[part]) for part in ("marked", "hovers", "completions")] == [
+    assert [set(RECORDED[part]) for part in ("marked", "half read", "hovers", "completions")] == [
         set(CORPUS),
+        set(HALF_READ),
         set(HOVERS),
         set(COMPLETIONS),
     ]
@@ -33,6 +34,18 @@ def test_a_mistake_is_marked_where_the_editor_marks_it(name: str) -> None:
 
     assert ours
     assert ours == theirs - GUESSES.get(name, set())
+
+
+@pytest.mark.parametrize("name", HALF_READ)
+def test_broken_yaml_is_marked_where_the_editor_marks_it(name: str) -> None:
+    """What we say of it, the server says too; what it guesses about the rest we do not say."""
+    problems = check({"x.yaml": f"{MODELINE}{HALF_READ[name]}".encode()}).diagnostics
+
+    ours = {(item.place.line, item.place.column) for item in problems if item.severity == "error"}
+    theirs = {(mark["line"], mark["column"]) for mark in RECORDED["half read"][name]}
+
+    assert ours
+    assert ours <= theirs
 
 
 @pytest.mark.parametrize("name", HOVERS)

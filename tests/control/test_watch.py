@@ -7,6 +7,8 @@ import shutil
 
 import pytest
 
+from llmgw.catalog import load
+from llmgw.catalog.tree import Tree
 from llmgw.control.commits import Commits
 from llmgw.control.holding import Rules
 from llmgw.control.serve import usual_watch
@@ -276,6 +278,72 @@ def test_while_git_writes_we_wait(root: pathlib.Path, tmp_path: pathlib.Path) ->
     assert followed.models == ["qwen"]
     assert str(lock) in followed.watch.report()["busy"]
     followed.plane.clock.at += PACE.patience
+    asyncio.run(followed.watch.look())
+    assert followed.models == ["phi", "qwen"]
+
+
+def readings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The document of every file that is made from its bytes from now on."""
+    seen: list[str] = []
+    build = load.build
+
+    def counted(file: str, data: bytes) -> Tree:
+        seen.append(pathlib.Path(file).name)
+        return build(file, data)
+
+    monkeypatch.setattr(load, "build", counted)
+    return seen
+
+
+def test_what_settles_is_read_meanwhile(
+    root: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once it has settled only the verdict is left to do: each document was read in the look before."""
+    followed, seen = by_files(tmp_path), readings(monkeypatch)
+    for texts, read in (
+        (files("qwen"), ["qwen.yaml", "small.yaml"]),
+        (files("qwen", "phi"), ["phi.yaml"]),
+    ):
+        seen.clear()
+        write(root, texts)
+        before = followed.number
+        asyncio.run(followed.watch.look())
+        assert (sorted(seen), followed.number) == (read, before), "read, and nothing follows from it"
+        followed.plane.clock.at += PACE.settle
+        asyncio.run(followed.watch.look())
+        assert (sorted(seen), followed.number) == (read, before + 1), "adopted, and nothing read for it"
+
+
+def test_what_is_read_ahead_is_said_by_nobody(root: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """A half that was finished before it settled was never held, however broken it was when it was read."""
+    followed = by_files(tmp_path)
+    followed.settles()
+    journal = len(followed.plane.journal.after(0))
+    write(root, {**files("qwen"), "qwen.yaml": BROKEN})
+    asyncio.run(followed.watch.look())
+    assert (followed.why, len(followed.plane.journal.after(0))) == ("", journal)
+    write(root, files("qwen", "phi"))
+    followed.settles()
+    assert (followed.why, followed.models) == ("", ["phi", "qwen"])
+
+
+def test_what_git_is_writing_is_not_read_ahead(
+    root: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a checkout is under way every look would read files that the next one finds changed."""
+    lock = tmp_path / ".git" / "index.lock"
+    lock.parent.mkdir()
+    followed = by_files(tmp_path)
+    followed.settles()
+    seen = readings(monkeypatch)
+    lock.touch()
+    write(root, files("qwen", "phi"))
+    asyncio.run(followed.watch.look())
+    assert seen == []
+    lock.unlink()
+    asyncio.run(followed.watch.look())
+    assert seen == ["phi.yaml"]
+    followed.plane.clock.at += PACE.settle
     asyncio.run(followed.watch.look())
     assert followed.models == ["phi", "qwen"]
 
