@@ -106,6 +106,10 @@ def _nodes(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             "wrong", "nodes", "no node has registered", "llmgw agent --control HOST:PORT on each machine"
         )
+    if said := facts.get("files"):
+        yield Finding(
+            "wrong", "nodes", said, "LimitNOFILE= in the control plane's unit, or ulimit -n, then restart it"
+        )
     for node in nodes:
         if node["state"] != "Ready":
             spoke = f", it spoke {show_seconds(node['seen'])} ago" if node["seen"] is not None else ""

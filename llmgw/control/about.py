@@ -53,11 +53,14 @@ class About:
         *,
         about: Mapping[str, Any],
         followed: Callable[[], Mapping[str, Any] | None],
+        files: Callable[[], str] = str,
     ) -> None:
-        """`about` are the cluster's name and this control plane's release."""
+        """`about` are the cluster's name and this control plane's release; `files` says what too few open files
+        are allowed for, or nothing.
+        """
         self._loop, self._adoption, self._store = loop, adoption, store
         self._journal, self._knowledge, self._clock = journal, knowledge, clock
-        self._about, self._followed = about, followed
+        self._about, self._followed, self._files = about, followed, files
         self._builds: dict[str, str] = {}
 
     @property
@@ -137,6 +140,7 @@ class About:
                 "wall": self._clock.wall().isoformat(),
                 "state_dir": str(root),
                 "disk": disk,
+                "files": self._files(),
                 "revision": self._adoption.number,
                 "loads": view.desired.catalog is not None,
                 "followed": self._followed(),

@@ -12,9 +12,13 @@ from llmgw.control.keeping import Keeping
 from llmgw.control.store import Known, Roster, Store
 from llmgw.fleet.world import Fleet, Gateway
 from llmgw.kit.clock import Clock
+from llmgw.kit.text import count
 
 EVERY = 600.0
 """Seconds between two writings of who is here, so that a restart waits for the right ones."""
+
+SPARE_FILES = 256
+"""Open files beside the streams of nodes and gateways: people's requests, state, programs that are run."""
 
 FORGOTTEN_AFTER = datetime.timedelta(days=1)
 """A node or gateway that was away for so long holds no restart and no drain up."""
@@ -39,6 +43,17 @@ class Rostering:
             roster=frozenset(name for name, known in nodes.items() if not known.lost),
             gateways=dict.fromkeys(self._roster.gateways, silent),
             called={name: known.name for name, known in nodes.items()},
+        )
+
+    def too_many(self, files: int | None) -> str:
+        """What `files` open files are too few for, or nothing: a node that finds none cannot connect."""
+        nodes, gateways = len(self._roster.nodes), len(self._roster.gateways)
+        needed = nodes + gateways + SPARE_FILES
+        if files is None or files >= needed:
+            return ""
+        return (
+            f"{count(nodes, 'node')} and {count(gateways, 'gateway')} need {needed} open files here, and {files}"
+            " are allowed"
         )
 
     def met(self, kind: Literal["agent", "gateway"], name: str, called: str) -> None:

@@ -51,6 +51,7 @@ from llmgw.fleet.expiry import Timers
 from llmgw.fleet.routes import Routes, epoch_of, first_version
 from llmgw.kit.chance import unseeded
 from llmgw.kit.clock import Clock, SystemClock
+from llmgw.kit.descriptors import limit
 from llmgw.kit.tasks import Tasks
 from llmgw.planning.actions import Action
 from llmgw.planning.desired import Desired
@@ -217,6 +218,7 @@ class _Plane:
             clock,
             about={"cluster": settings.cluster, "build": BUILD},
             followed=followed,
+            files=lambda: self._rostering.too_many(limit()),
         )
         api = Api(
             self._loop,
@@ -248,6 +250,8 @@ class _Plane:
         self._recording.resume()
         self._switch.resume()
         self._hands.resume()
+        if said := self._rostering.too_many(limit()):
+            log.warning("%s: raise the limit (LimitNOFILE=, ulimit -n)", said)
         tls = serving(*self._settings.tls) if self._settings.tls is not None else None
         where = await self._listener.start(self._settings.host, self._settings.port, tls)
         self._scrape = await listen(self._page, self._settings.metrics)

@@ -34,6 +34,7 @@ def test_a_fleet_that_is_well_has_nothing_against_it() -> None:
 @pytest.mark.parametrize(
     ("fault", "what", "grade", "said"),
     [
+        ({"files": "900 nodes need 1156 open files"}, "nodes", "wrong", "900 nodes need 1156"),
         ({"fenced": "a newer one commands"}, "control plane", "wrong", "a newer one commands"),
         ({"agents": [{"name": "a", "build": "1.1"}]}, "releases", "warning", "1 agent of another release than 1.2: a 1.1"),
         ({"revision": 0}, "catalog", "wrong", "no catalog is adopted"),

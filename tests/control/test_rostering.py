@@ -110,3 +110,13 @@ def test_the_last_newcomer_is_kept_at_the_end(tmp_path: pathlib.Path) -> None:
     assert (set(again.nodes), set(again.gateways)) == ({"n0"}, {"door"})
     rostering.forget("n0")
     assert rostering.fleet().roster == frozenset()
+
+
+def test_too_few_open_files_are_said(tmp_path: pathlib.Path) -> None:
+    """A fleet that could not connect is told with its numbers; no limit is enough for everybody."""
+    plane, rostering = made(tmp_path)
+    for number in range(MANY):
+        comes(plane, rostering, f"n{number}")
+    rostering.met("gateway", "door", "door")
+    assert rostering.too_many(300) == "50 nodes and 1 gateway need 307 open files here, and 300 are allowed"
+    assert rostering.too_many(307) == rostering.too_many(None) == ""

@@ -3,7 +3,6 @@
 import asyncio
 import gc
 import pathlib
-import resource
 import sys
 from collections.abc import Callable
 
@@ -18,6 +17,7 @@ from llmgw.gateway.receive import Limits
 from llmgw.gateway.serve import Bound, Settings
 from llmgw.gateway.upstream import Reach
 from llmgw.gateway.waiting import Patience
+from llmgw.kit.descriptors import raise_limit
 from llmgw.kit.systemd import tell, watched
 from llmgw.routing.retry import Policy
 
@@ -47,7 +47,7 @@ def run(
 ) -> None:
     """Run until SIGTERM or Ctrl-C. `drain` in seconds."""
     log_to_stderr()
-    _allow_many_sockets()
+    raise_limit()
     set_to = changed(PARTS, timers)
     tls, token = called(control[0], calling)
     settings = Settings(
@@ -77,12 +77,6 @@ def run(
 async def _run(settings: Settings) -> None:
     async with watched():
         await serve.run(settings, ready=_ready)
-
-
-def _allow_many_sockets() -> None:
-    """A shell's usual 1024 files are 500 streams: take as many as we may."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _ready(bound: Bound) -> None:

@@ -12,6 +12,7 @@ from llmgw.cli.processes import log_to_stderr, read_timers, run_until_signal, st
 from llmgw.cli.security import listened
 from llmgw.control import serve as control
 from llmgw.control.settling import Pace
+from llmgw.kit.descriptors import raise_limit
 from llmgw.kit.hosts import is_loopback
 from llmgw.kit.systemd import tell
 
@@ -39,6 +40,7 @@ def run(
 ) -> None:
     """Run until SIGTERM or Ctrl-C. `heartbeat`, `settle` and `rescan` in seconds."""
     log_to_stderr()
+    raise_limit()
     tls = listened(listen[0], tls_cert, tls_key, trusted=trusted_network)
     settings = control.Settings(
         state_dir=state_dir(given, "serve"),
