@@ -329,9 +329,15 @@ class _Plane:
         return claimed_twice(message, self._loop.glance) if isinstance(message, messages.Register) else ""
 
     def _said(self, peer: Peer, message: messages.Up) -> None:
-        if isinstance(message, messages.Result):
-            self._asking.answered(peer.id, message)
-            return
+        match message:
+            case messages.Heartbeat(idle=()):  # most of what a fleet says
+                self._loop.hear(events.Heartbeat(peer.id))
+            case messages.Result():
+                self._asking.answered(peer.id, message)
+            case _:
+                self._news(peer, message)
+
+    def _news(self, peer: Peer, message: messages.Up) -> None:
         if isinstance(message, messages.Subscribe) and epoch_of(message.version) > self.epoch:
             self._give_way(epoch_of(message.version), f"gateway {peer.name} serves by a table of")
         fleet = self._loop.glance

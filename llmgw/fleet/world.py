@@ -125,7 +125,7 @@ class Draft:
     """
 
     def __init__(self, fleet: Fleet) -> None:
-        self._since, self._roster, self._given = fleet.since, fleet.roster, fleet
+        self._since, self._roster, self._seen = fleet.since, fleet.roster, fleet
         self._nodes = _Table(fleet.nodes)
         self._shards = _Table(fleet.shards)
         self._gateways = _Table(fleet.gateways)
@@ -134,24 +134,26 @@ class Draft:
     @property
     def fleet(self) -> Fleet:
         """What is written so far; the very fleet that was given while nothing is."""
-        given = self._given
-        new = Fleet(
+        seen = self._seen
+        if (
+            seen.nodes is self._nodes.read
+            and seen.shards is self._shards.read
+            and seen.gateways is self._gateways.read
+            and seen.progress is self._progress.read
+            and seen.since == self._since
+            and seen.roster is self._roster
+        ):
+            return seen
+        self._seen = Fleet(
             self._since,
             self._roster,
             self._nodes.read,
             self._shards.read,
             self._gateways.read,
             self._progress.read,
-            given.called,
+            seen.called,
         )
-        same = (
-            new.nodes is given.nodes
-            and new.shards is given.shards
-            and new.gateways is given.gateways
-            and new.progress is given.progress
-            and (new.since, new.roster) == (given.since, given.roster)
-        )
-        return given if same else new
+        return self._seen
 
     def apply(self, event: events.Event, now: float) -> None:  # noqa: PLR0912 - one arm an event
         """Write what `event` changes. A word from an unknown node or shard changes nothing."""
@@ -196,7 +198,8 @@ class Draft:
         for spec, status in event.shards:
             if status.state != "gone":
                 self._shards.write[spec.key] = Shard(spec, status, now - status.age)
-        self._roster = self._roster | {name}
+        if name not in self._roster:
+            self._roster = self._roster | {name}
         self._nodes.write[name] = Node(event.info, now, now, failures=event.failures)
         self._progress.write[name] = event.progress
 
@@ -262,7 +265,8 @@ class Draft:
                 )
 
     def _forgotten(self, name: str) -> None:
-        self._roster = self._roster - {name}
+        if name in self._roster:
+            self._roster = self._roster - {name}
         self._drop_shards(name)
         if name in self._nodes.read:
             del self._nodes.write[name]
