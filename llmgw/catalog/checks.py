@@ -26,14 +26,19 @@ from llmgw.catalog.sources import parse
 
 
 def alone(item: Written) -> Iterator[Diagnostic]:
-    """Every problem of one document that no other document has a part in."""
-    document = item.document
+    """Every problem of one document that no other document has a part in.
+
+    Of one that is wrong already, what the rest of it can be asked: all mistakes are said at once.
+    """
+    document = item.document or item.rest
     if isinstance(document, ModelDocument):
-        for rule in MODEL_RULES:
-            yield from rule(item, document)
+        for rule, needs in MODEL_RULES:
+            if needs.isdisjoint(item.wrong):
+                yield from rule(item, document)
     elif document is not None:
-        for profile_rule in PROFILE_RULES:
-            yield from profile_rule(item, document)
+        for profile_rule, needs in PROFILE_RULES:
+            if needs.isdisjoint(item.wrong):
+                yield from profile_rule(item, document)
 
 
 def together(everything: Book) -> Iterator[Diagnostic]:
@@ -173,21 +178,25 @@ def _unquoted(item: Written, flag: str) -> bool:
     return spot.line[spot.place.column - 1 : spot.place.column] not in ("'", '"')
 
 
-MODEL_RULES: tuple[Callable[[Written, ModelDocument], Iterator[Diagnostic]], ...] = (
-    sources,
-    bounds,
-    references.listed_twice,
+_ModelRule = Callable[[Written, ModelDocument], Iterator[Diagnostic]]
+_ProfileRule = Callable[[Written, AnyProfile], Iterator[Diagnostic]]
+_SHAPE = frozenset(_DEGREES)
+MODEL_RULES: tuple[tuple[_ModelRule, frozenset[str]], ...] = (
+    (sources, frozenset({"source", "sha256"})),
+    (bounds, frozenset({"scaling"})),
+    (references.listed_twice, frozenset({"profiles", "aliases", "fallbacks"})),
 )
-PROFILE_RULES: tuple[Callable[[Written, AnyProfile], Iterator[Diagnostic]], ...] = (
-    products,
-    devices,
-    attention_parallel,
-    arguments,
-    slots,
-    flag_twice,
-    environment,
-    once_boolean,
+PROFILE_RULES: tuple[tuple[_ProfileRule, frozenset[str]], ...] = (
+    (products, _SHAPE),
+    (devices, _SHAPE | {"cpu", "gpu"}),
+    (attention_parallel, _SHAPE),
+    (arguments, frozenset({"args", "allow_unsafe_args"})),
+    (slots, frozenset({"args"})),
+    (flag_twice, frozenset({"args"})),
+    (environment, frozenset({"env"})),
+    (once_boolean, frozenset({"args"})),
 )
+"""Each with the fields that it needs."""
 RULES: tuple[Callable[[Book], Iterator[Diagnostic]], ...] = (
     references.unknown_names,
     references.name_twice,

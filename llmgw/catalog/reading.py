@@ -25,6 +25,7 @@ class Written:
     """One file as far as it could be understood. `document` is None where it broke a rule of its schema.
 
     Kind, name and aliases are read even from a document that is wrong elsewhere: others refer to them.
+    `rest` is such a document without its `wrong` fields: rules that need none of them are asked about it.
     """
 
     tree: Tree
@@ -32,6 +33,8 @@ class Written:
     name: str = ""
     aliases: tuple[str, ...] = ()
     document: AnyDocument | None = None
+    rest: AnyDocument | None = None
+    wrong: frozenset[str] = frozenset()
 
     @property
     def what(self) -> str:
@@ -68,7 +71,39 @@ def _read_mapping(tree: Tree, data: dict[str, object]) -> tuple[Written, list[Di
     try:
         return Written(tree, kind, written.name, aliases, document.model_validate(data)), []
     except ValidationError as error:
-        return written, list(_problems(written, document, error.errors(include_url=False)[:MAX_PROBLEMS]))
+        errors = error.errors(include_url=False)
+        rest, wrong = _rest(document, data, errors)
+        written = dataclasses.replace(written, rest=rest, wrong=wrong)
+        return written, list(_problems(written, document, errors[:MAX_PROBLEMS]))
+
+
+_STAND_INS: Mapping[str, object] = {
+    "name": "x", "source": "hf://x/x@0000000", "profiles": ["x"], "gpus_per_node": 0,
+}  # fmt: skip
+"""What a required field that is wrong holds in the rest; no rule that needs the field sees it."""
+
+
+def _rest(
+    document: type[AnyDocument], data: Mapping[str, object], errors: list[ErrorDetails]
+) -> tuple[AnyDocument | None, frozenset[str]]:
+    """`data` as a document without what is wrong, and the fields that are; of `args` and `env` only the keys."""
+    keys: dict[str, set[str | int]] = {"args": set(), "env": set()}
+    wrong: set[str] = set()
+    for error in errors:
+        field, *inner = error["loc"]
+        if inner and field in keys:
+            keys[str(field)].add(inner[0])
+        else:
+            wrong.add(str(field))
+    kept = {field: value for field, value in data.items() if field not in wrong}
+    for field, bad in keys.items():
+        if bad and isinstance(value := kept.get(field), dict):
+            kept[field] = {key: inner for key, inner in value.items() if key not in bad}
+    kept |= {field: value for field, value in _STAND_INS.items() if field in wrong}
+    try:
+        return document.model_validate(kept), frozenset(wrong)
+    except ValidationError:
+        return None, frozenset(wrong)
 
 
 def _texts(value: object) -> tuple[str, ...]:

@@ -37,8 +37,11 @@ def unknown_names(everything: Book) -> Iterator[Diagnostic]:
 
 def _unknown_names(everything: Book) -> Iterator[tuple[Written, str, int, str]]:
     profiles, names = everything.profiles.keys(), everything.models.keys() | everything.aliases.keys()
-    for item, model in everything.model_documents():
-        if not profiles >= set(model.profiles):
+    for item in everything.written:
+        model = item.document or (item.rest if item.name else None)
+        if not isinstance(model, ModelDocument):
+            continue
+        if "profiles" not in item.wrong and not profiles >= set(model.profiles):
             yield from ((item, "profiles", *at) for at in enumerate(model.profiles) if at[1] not in profiles)
         if not names >= set(model.fallbacks):
             yield from ((item, "fallbacks", *at) for at in enumerate(model.fallbacks) if at[1] not in names)

@@ -198,10 +198,10 @@ def test_no_header_is_longer_than_the_limit() -> None:
     forged = gguf({}, keys=MOST_KEYS) + (text("k") + struct.pack("<I", TEXT) + text("v" * 4096)) * 100
     forged += (text("k") + struct.pack("<I", TEXT) + text("v" * 4096)) * (LARGEST // 4100)
     tracemalloc.start()
-    began = time.perf_counter()  # a bound on work, not a decision
+    began = time.thread_time()  # a bound on work, not a decision
     with pytest.raises(Unusable, match="longer than"):
         parse(forged)
-    assert time.perf_counter() - began < 2
+    assert time.thread_time() - began < 5
     assert tracemalloc.get_traced_memory()[1] < 200 << 20
     tracemalloc.stop()
 

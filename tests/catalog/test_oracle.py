@@ -41,7 +41,7 @@ def test_broken_yaml_is_marked_where_the_editor_marks_it(name: str) -> None:
     """What we say of it, the server says too; what it guesses about the rest we do not say."""
     problems = check({"x.yaml": f"{MODELINE}{HALF_READ[name]}".encode()}).diagnostics
 
-    ours = {(item.place.line, item.place.column) for item in problems if item.severity == "error"}
+    ours = {(item.place.line, item.place.column) for item in problems if item.code != "E301"}
     theirs = {(mark["line"], mark["column"]) for mark in RECORDED["half read"][name]}
 
     assert ours
