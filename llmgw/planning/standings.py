@@ -36,6 +36,9 @@ def stand(
 ) -> Standings:
     """What the silences mean at `now`. `acted_on` are the nodes whose loss was acted on before."""
     of = {name: fleet.standing(name, now, timers) for name in sorted(fleet.roster | fleet.nodes.keys())}
+    turns_at = _turns_at(fleet, "Unheard" in of.values(), now, timers)
+    if all(stands == "Ready" for stands in of.values()):
+        return Standings(of, True, False, (), (), frozenset(), turns_at)
     for name in confirmed_lost & of.keys():
         if of[name] != "Ready":
             of[name] = "Lost"
@@ -50,7 +53,7 @@ def stand(
         unheard=unheard,
         silent=tuple(name for name, stands in of.items() if stands == "Unreachable"),
         lost=frozenset(name for name, stands in of.items() if stands == "Lost"),
-        turns_at=_turns_at(fleet, bool(unheard), now, timers),
+        turns_at=turns_at,
     )
 
 
@@ -62,7 +65,16 @@ def _dark(of: Mapping[str, Standing], already_lost: frozenset[str], timers: Time
 
 
 def _turns_at(fleet: Fleet, waiting: bool, now: float, timers: Timers) -> float:
-    instants = [fleet.since + timers.place_grace, fleet.since + timers.lost_grace] if waiting else []
+    first = math.inf
+    for at in (fleet.since + timers.place_grace, fleet.since + timers.lost_grace) if waiting else ():
+        if now < at < first:
+            first = at
+    unreachable, lost = timers.unreachable, timers.lost
     for node in fleet.nodes.values():
-        instants += (node.last_seen + timers.unreachable, node.last_seen + timers.lost)
-    return min((at for at in instants if at > now), default=math.inf)
+        seen = node.last_seen
+        at = seen + unreachable
+        if at <= now:
+            at = seen + lost
+        if now < at < first:
+            first = at
+    return first

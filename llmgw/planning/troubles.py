@@ -34,13 +34,11 @@ def charge(view: View, chance: Chance) -> Ledger:
             failures = troubles[key].failures + 1 if key in troubles else 1
             until = view.now + delays.delay(failures, chance)
             broken = [shard for shard in replica.present if _broke(shard)]
-            nodes = tuple(sorted(shard.spec.node for shard in broken))
+            nodes, at = _newest(troubles.get(key), broken, view.now)
             cards = _cards(troubles[key].cards if key in troubles else (), broken)
             profile = replica.spec.profile.name
             served = max((shard.served for shard in broken), default=0.0)
-            troubles[key] = Trouble(
-                failures, until, replica.why, nodes, view.now, cards, profile, served=served
-            )
+            troubles[key] = Trouble(failures, until, replica.why, nodes, at, cards, profile, served=served)
             charged.add(name)
     for key in [key for key in troubles if _forgiven(view, key, troubles) or not _current(view, key)]:
         del troubles[key]
@@ -66,6 +64,14 @@ def _serves_elsewhere(view: View, key: tuple[str, str], trouble: Trouble) -> boo
         and not any(peer.node in trouble.nodes for peer in replica.spec.peers)
         for replica in view.of_model(model)
     )
+
+
+def _newest(known: Trouble | None, broken: Iterable[Shard], now: float) -> tuple[tuple[str, ...], float]:
+    """Where and when the newest failed: one that is told late, by a node that was away, was not the newest."""
+    at = max((shard.since if shard.state == "failed" else now for shard in broken), default=now)
+    if known is not None and at < known.at - SKEW:
+        return known.nodes, known.at
+    return tuple(sorted(shard.spec.node for shard in broken)), at
 
 
 def _cards(known: tuple[str, ...], broken: Iterable[Shard]) -> tuple[str, ...]:

@@ -11,7 +11,11 @@ from llmgw.planning.view import View
 
 def wake_at(view: View) -> float | None:
     """The next instant after now at which a pass could decide otherwise, or None."""
-    return min((at for at in _instants(view) if view.now < at < math.inf), default=None)
+    now, first = view.now, math.inf
+    for at in _instants(view):
+        if now < at < first:
+            first = at
+    return None if first == math.inf else first
 
 
 def _instants(view: View) -> Iterator[float]:

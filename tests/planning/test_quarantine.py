@@ -1,8 +1,10 @@
 """Several models that fail on one node are the node's fault, for a while."""
 
+import dataclasses
+
 from llmgw.catalog.model import Catalog, Model
 from llmgw.fleet import events
-from llmgw.fleet.shard import Failure
+from llmgw.fleet.shard import Failure, Peer, ShardStatus
 from llmgw.planning.actions import Assign
 from llmgw.planning.screen import node_rows
 from llmgw.planning.view import look
@@ -126,3 +128,17 @@ def test_what_people_cleared_does_not_come_back_with_a_connection() -> None:
     assert [trouble.failures for trouble in story.ledger.troubles.values()] == [4]
     story.after(2000).decides()
     assert not story.ledger.cleared
+
+
+def test_a_failure_that_is_told_late_takes_no_blame_away() -> None:
+    """A node that was away tells of an older failure of one of the three: the newest is still where it was."""
+    story = broken()
+    (key,) = (key for key in story.ledger.troubles if key[0] == "a")
+    story.after(20).runs()
+    (spec,) = (shard.spec for shard in story.fleet.shards.values() if shard.spec.model == "a")
+    late = dataclasses.replace(spec, replica="a/late", peers=(Peer(0, "n1", "n1", 20100),))
+    story.registers(a_node("n1"), (late, ShardStatus("a/late", 0, "failed", 120.0, reason="exit 1")))
+    story.decides()
+    rows = node_rows(look(story.desired, story.fleet, story.ledger, story.now, story.timers))
+    assert [row.cordoned for row in rows] == ["3 models failed to start here (a, b, c)", ""]
+    assert story.ledger.troubles[key].failures == 2

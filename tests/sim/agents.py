@@ -266,8 +266,11 @@ class Agent:
 
     def leapt(self, delay: float) -> None:
         """Its heartbeats went on meanwhile, and the next one is `delay` seconds later."""
-        if self.session.phase == "registered":
-            self.session = dataclasses.replace(self.session, due=self.session.due + delay)
+        of = self.session
+        if of.phase == "registered":
+            self.session = say.AgentSession(
+                of.epoch, of.obeyed, of.stream, of.phase, of.heartbeat, of.due + delay
+            )
 
     def _sleep(self) -> None:
         self._sleeps += 1

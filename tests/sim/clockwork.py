@@ -28,10 +28,6 @@ LEAST = 2.0
 _Heap = list[tuple[float, int, Life | None, Callable[[], None], bool]]
 
 
-def _never() -> bool:
-    return False
-
-
 def _stay(_: float) -> float:
     return -math.inf
 
@@ -77,29 +73,35 @@ class Clockwork:
         self._seq += 1
         heapq.heappush(self._steady, (self.now + delay - self._moved, self._seq, life, event, False))
 
-    def run(self, until: float, enough: Callable[[], bool] = _never) -> None:
-        """Let everything up to `until` happen, or until it was `enough`, whichever ends first."""
-        while not enough():
-            self._bury()
-            noted = self._heap[0][0] if self._heap else math.inf
-            steady = self._steady[0][0] + self._moved if self._steady else math.inf
-            if min(noted, steady) > until:
+    def run(self, until: float, most: float = math.inf) -> None:
+        """Let everything up to `until` happen, or until `most` events of note did, whichever ends first."""
+        heap, steadies = self._heap, self._steady
+        while self.happened < most:
+            _bury(heap)
+            _bury(steadies)
+            noted = heap[0][0] if heap else math.inf
+            steady = steadies[0][0] + self._moved if steadies else math.inf
+            if noted > until and steady > until:
                 self.now = until
                 return
             if steady < noted:
-                to = self.leap(min(noted, until)) if min(noted, until) - self.now >= LEAST else self.now
+                due = min(until, noted)
+                to = self.leap(due) if due - self.now >= LEAST else self.now
                 if to > self.now:
                     self._moved += to - self.now
                     self.now = to
                     continue
-            heap = self._heap if noted <= steady else self._steady
-            _, _, _, event, counts = heapq.heappop(heap)
-            self.now = max(self.now, min(noted, steady))
-            self.happened += counts
+                _, _, _, event, _ = heapq.heappop(steadies)
+                when = steady
+            else:
+                _, _, _, event, counts = heapq.heappop(heap)
+                self.happened += counts
+                when = noted
+            self.now = max(self.now, when)
             event()
 
-    def _bury(self) -> None:
-        """What would have happened to the dead is nothing to wait for."""
-        for heap in (self._heap, self._steady):
-            while heap and (life := heap[0][2]) is not None and life.over:
-                heapq.heappop(heap)
+
+def _bury(heap: _Heap) -> None:
+    """What would have happened to the dead is nothing to wait for."""
+    while heap and (life := heap[0][2]) is not None and life.over:
+        heapq.heappop(heap)

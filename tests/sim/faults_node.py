@@ -249,9 +249,9 @@ NODE_KINDS: dict[str, Kind] = {
     "engine-rests": Kind(answers, longest=100.0, most=26),
     "engine-breaks": Kind(answers, longest=100.0, most=26),
     "answer-cut": Kind(answers, longest=100.0, most=26),
-    "disk-full": Kind(disk_full, longest=200.0, most=11),
-    "damaged-entry": Kind(damaged, longest=0.1, most=30),
-    "odd-file": Kind(odd_file, longest=600.0, most=14),
+    "disk-full": Kind(disk_full, longest=200.0, most=13),
+    "damaged-entry": Kind(damaged, longest=0.1, most=36),
+    "odd-file": Kind(odd_file, longest=600.0, most=18),
     "collect": Kind(collected, longest=0.1, most=10),
 }
 """Kinds of faults of a node, by name."""

@@ -157,6 +157,26 @@ def _other(world: "World", fault: Fault) -> Catalog:
     return scenario.rearranged(catalog, name, fault.target)
 
 
+def called_off(world: "World", fault: Fault) -> None:
+    """People change a model just after a replica of it was placed: its node has not even looked for the weights."""
+
+    def look() -> bool:
+        early = {
+            kept.spec.model
+            for agent in world.agents.values()
+            for kept in agent.state.shards.values()
+            if kept.state == "assigned"
+        }
+        names = sorted(early & world.disk.catalog.models.keys())
+        if names:
+            name = names[fault.target % len(names)]
+            world.struck(fault.kind, name)
+            world.adopt(scenario.rearranged(world.disk.catalog, name, fault.target))
+        return bool(names) or world.clock.now > fault.at + WAITS
+
+    world.lie_in_wait(look)
+
+
 def bad_node(world: "World", fault: Fault) -> None:
     """A driver fails where most models are: every engine there ends, and for a while none comes up."""
 
@@ -199,11 +219,12 @@ def _machine(world: "World", fault: Fault) -> str:
 PEOPLE_KINDS: dict[str, Kind] = {
     "cordon": _marked("cordon", "uncordon", _machine, longest=600.0, most=17),
     "node-drain": _marked("drain", "uncordon", _machine, longest=600.0, most=2),
-    "pause": _marked("pause", "resume", _model, longest=300.0, most=16),
+    "pause": _marked("pause", "resume", _model, longest=300.0, most=18),
     "confirm-lost": _gone("confirm-lost", _no_further),
     "forget": _gone("forget", _forget),
-    "retry": Kind(retry, longest=0.1, most=16),
+    "retry": Kind(retry, longest=0.1, most=32),
     "rush": Kind(rush, longest=400.0, most=17),
     "planned": Kind(planned, longest=60.0, most=4, counts=False),
-    "bad-node": Kind(bad_node, longest=200.0, most=9),
+    "called-off": Kind(called_off, longest=0.1, most=8),
+    "bad-node": Kind(bad_node, longest=200.0, most=15),
 }

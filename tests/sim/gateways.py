@@ -218,6 +218,7 @@ class Gateway:
         for request in self.requests:
             if self._world.elastic(request.replica.rpartition("/")[0]):
                 self._note(request)
+        self._load()  # no leap may take those who went for still there
 
     def _wait(self, model: str) -> None:
         """A client waits for a model that nothing serves, and gives up in the end."""

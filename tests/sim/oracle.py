@@ -184,7 +184,7 @@ class Oracle:
             if key[1] in wanted.get(key[0], ()):
                 self._count(control, key, at)
                 # What a registration tells was counted by the agent, which blames nobody.
-                self.people.failed(key, frozenset() if registers else frozenset(blamed[key]))
+                self.people.failed(key, frozenset() if registers else frozenset(blamed[key]), at)
 
     def _count(self, control: "Control", key: tuple[str, str], at: float) -> None:
         tries = self._life.tries.setdefault(key, Tries())

@@ -122,12 +122,12 @@ class PeopleOracle:
 
     # --- quarantine ---------------------------------------------------------------------------
 
-    def failed(self, key: Key, nodes: frozenset[str]) -> None:
-        """Shards of a generation failed on `nodes`, and that counts."""
-        now = self._world.clock.now
-        before, at = self._blamed.get(key, (nodes, now))
-        # Two failures that meet in one pass blame the nodes of one of them.
-        self._blamed[key] = (nodes if now - at > 1.0 else nodes & before, now)
+    def failed(self, key: Key, nodes: frozenset[str], at: float) -> None:
+        """Shards of a generation failed on `nodes` at this instant, and that counts."""
+        before, newest = self._blamed.get(key, (nodes, at))
+        # Two failures that meet in one pass blame the nodes of one of them; one that is told late blames nobody.
+        if at >= newest - 1.0:
+            self._blamed[key] = (nodes if at - newest > 1.0 else nodes & before, max(at, newest))
         self._offered = {shard: of for shard, of in self._offered.items() if of != key[1]}
 
     def confirmed(self, shard: ShardKey) -> None:
@@ -255,9 +255,9 @@ def _asked(fleet: Fleet, model: str, bounds: Scaling) -> int:
     return _within(-(-load // bounds.target_in_flight), bounds)
 
 
-def _told(plan: Plan) -> "tuple[str, collections.Counter[tuple[str, ...]]]":
+def _told(plan: Plan) -> tuple[str, collections.Counter[tuple[object, ...]]]:
     """What a plan says it changes, without nodes, times and self-healing."""
     rows = [row for row in plan.rows if row.origin == "change"]
     return plan.catalog_digest, collections.Counter(
-        (row.symbol, row.model, row.code, row.generation, row.said) for row in rows
+        (row.symbol, row.model, row.code, row.generation, row.said, row.also) for row in rows
     )

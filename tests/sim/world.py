@@ -9,6 +9,7 @@ import collections
 import dataclasses
 import functools
 import hashlib
+import math
 import signal
 from collections.abc import Callable, Iterable
 
@@ -135,7 +136,7 @@ class World:
         """
         for number, fault in enumerate(self.plan):
             self.clock.at(fault.at, functools.partial(self._strike, number, fault), self.trouble)
-        self.clock.run(self._pace.horizon, lambda: events is not None and self.clock.happened >= events)
+        self.clock.run(self._pace.horizon, math.inf if events is None else events)
         self._heal()
         self._come_to_rest()
         self._stay_at_rest("L4", "at rest")
@@ -234,11 +235,11 @@ class World:
         if not look():
             self._waiting.append(look)
 
-    def stirred(self) -> None:
-        """Something changed that a fault may wait for; it sees it a moment later."""
+    def stirred(self, within: float = 2.0) -> None:
+        """Something changed that a fault may wait for; it sees it a moment later, `within` so many seconds."""
         if self._waiting and not self._looking:
             self._looking = True
-            self.clock.after(self._haste.uniform(0.0, 2.0), self._look, self.trouble)
+            self.clock.after(self._haste.uniform(0.0, within), self._look, self.trouble)
 
     def _look(self) -> None:
         self._looking = False
@@ -516,6 +517,8 @@ class World:
     def ordered(self, control: Control, action: actions.Action) -> None:
         """An action is about to be dispatched."""
         self.note(f"order {short(action)}")
+        if isinstance(action, actions.Assign):
+            self.stirred(within=0.3)
         self.nodes.ordered(action)
         self.oracle.ordered(control, action)
 
