@@ -68,7 +68,10 @@ def _require(sound: bool, said: str) -> None:
 
 
 @functools.cache
-def _fields(kind: Any) -> tuple[str, ...]:
+def _fields(kind: Any) -> tuple[str, ...] | None:
+    """The names of a value's parts; None for a map."""
+    if issubclass(kind, Mapping):
+        return None
     if issubclass(kind, pydantic.BaseModel):
         return tuple(kind.model_fields)
     return tuple(field.name for field in dataclasses.fields(kind))
@@ -97,9 +100,9 @@ def _parts(value: Any, place: str) -> Iterable[tuple[str, Any]]:
     if kind is tuple or kind is list:
         _require(len(value) <= MOST, f"{place} has {len(value)} items, {MOST} are the most")
         return zip(itertools.repeat(place), value)
-    if isinstance(value, Mapping):
+    if (names := _fields(kind)) is None:
         return [(place, part) for pair in value.items() for part in pair]
-    return [(name, getattr(value, name)) for name in _fields(kind)]
+    return [(name, getattr(value, name)) for name in names]
 
 
 def _number(value: float, place: str, *, signed: bool) -> None:
