@@ -20,6 +20,8 @@ from llmgw.kit.units import show_seconds
 from llmgw.wire import messages
 
 Order = messages.Assign | messages.Start | messages.Stop
+SERVED: tuple[State, ...] = ("ready", "draining")
+"""States in which clients were sent to it."""
 FailureKey = tuple[str, str]
 """(model, generation)."""
 
@@ -41,6 +43,7 @@ class Kept:
     """One shard of this node. `deadline` is when a start has failed; None = nothing is due.
 
     A `refused` shard holds neither GPUs nor ports. `swept` = no process of it is left, or none ever was.
+    `served` is for how many seconds one that failed had been ready.
     """
 
     spec: ShardSpec
@@ -54,6 +57,7 @@ class Kept:
     deadline: float | None = None
     refused: bool = False
     swept: bool = True
+    served: float = 0.0
 
     def status(self, now: float) -> ShardStatus:
         """As it is reported."""
@@ -67,16 +71,18 @@ class Kept:
             adopted=self.adopted,
             idle=self.idle,
             slow=self.slow,
+            served=self.served,
         )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Failed:
-    """Failures in a row of one (model, generation); `at` is the newest."""
+    """Failures in a row of one (model, generation); `at`, `reason` and `served` are of the newest."""
 
     count: int
     at: float
     reason: str
+    served: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -114,7 +120,7 @@ class AgentState:
     def failures(self, now: float) -> tuple[Failure, ...]:
         """What is remembered of failed starts, as Register says it."""
         return tuple(
-            Failure(model, generation, failed.count, max(0.0, now - failed.at), failed.reason)
+            Failure(model, generation, failed.count, max(0.0, now - failed.at), failed.reason, failed.served)
             for (model, generation), failed in self.failed.items()
         )
 
@@ -551,7 +557,7 @@ def _fail(state: AgentState, shards: Iterable[Kept], said: str, now: float) -> S
     commands: list[Command] = []
     for kept in shards:
         failed = _moved(kept, "failed", now, deadline=None, reason=said)
-        state = _remembered(_put(state, [failed]), kept.spec, said, now)
+        state = _remembered(_put(state, [failed]), failed, now)
         if not kept.swept:
             commands.append(Sweep(kept.spec.key))
         commands.append(_report(failed, now))
@@ -653,6 +659,7 @@ def _moved(
         swept=kept.swept if swept is None else swept,
         idle=kept.idle if to in ALIVE else None,
         slow=kept.slow and to in ALIVE,
+        served=now - kept.since if to == "failed" and kept.state in SERVED else kept.served,
     )
 
 
@@ -700,13 +707,14 @@ def _healed_at(state: AgentState, kept: Kept) -> float:
     return max(kept.since, failed.at) + state.limits.reset_after
 
 
-def _remembered(state: AgentState, spec: ShardSpec, said: str, now: float) -> AgentState:
-    key = (spec.model, spec.generation)
+def _remembered(state: AgentState, ended: Kept, now: float) -> AgentState:
+    key = (ended.spec.model, ended.spec.generation)
     count = state.failed[key].count + 1 if key in state.failed else 1
     # The newest goes last, so that the bound drops the oldest.
     others = [(other, failed) for other, failed in state.failed.items() if other != key]
     kept = others[-(state.limits.failures - 1) :] if state.limits.failures > 1 else []
-    return dataclasses.replace(state, failed={**dict(kept), key: Failed(count, now, said)})
+    newest = Failed(count, now, ended.reason, ended.served)
+    return dataclasses.replace(state, failed={**dict(kept), key: newest})
 
 
 def _report(kept: Kept, now: float) -> Report:

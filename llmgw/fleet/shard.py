@@ -80,6 +80,7 @@ class ShardStatus:
     `reason` says why (of `failed`: the exit and the engine's last line). `adopted` = found alive by a
     restarted agent. `idle` is the engine's own word that nothing runs or waits; None is "not known".
     `slow` = it lives and answers no probes: new requests go elsewhere where they can, nothing restarts.
+    `served` is for how many seconds one that failed had been ready; 0 = it never was.
     """
 
     replica: str
@@ -91,6 +92,7 @@ class ShardStatus:
     adopted: bool = False
     idle: bool | None = None
     slow: bool = False
+    served: float = 0.0
 
     @property
     def key(self) -> ShardKey:
@@ -99,13 +101,17 @@ class ShardStatus:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Failure:
-    """What an agent remembers of failed starts, so that a new control plane does not forget the delay."""
+    """What an agent remembers of failed starts, so that a new control plane does not forget the delay.
+
+    `served` as in the status of the newest.
+    """
 
     model: str
     generation: str
     count: int
     age: float
     reason: str = ""
+    served: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -197,7 +197,7 @@ class Draft:
             self._drop_shards(name)
         for spec, status in event.shards:
             if status.state != "gone":
-                self._shards.write[spec.key] = Shard(spec, status, now - status.age)
+                self._shards.write[spec.key] = Shard(spec, status, now - status.age, served=status.served)
         if name not in self._roster:
             self._roster = self._roster | {name}
         self._nodes.write[name] = Node(event.info, now, now, failures=event.failures)
@@ -220,7 +220,7 @@ class Draft:
             else:
                 since = shard.since if status.state == shard.state else now - status.age
                 ended = status.state == "failed" and shard.state in ("ready", "draining")
-                served = max(0.0, since - shard.since) if ended else shard.served
+                served = status.served or (max(0.0, since - shard.since) if ended else shard.served)
                 self._shards.write[status.key] = dataclasses.replace(
                     shard, status=status, since=since, confirmed=True, served=served
                 )

@@ -146,6 +146,7 @@ def _recall(
                 failures=failure.count,
                 until=until,
                 reason=failure.reason,
+                served=failure.served,
                 nodes=blamed,
                 at=max(known.at, at),
             )

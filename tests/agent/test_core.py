@@ -383,3 +383,18 @@ def test_a_launch_whose_cards_cannot_be_read_may_hold_any_but_those_of_our_shard
     first, second = talk.state.inventory(CARDS) or ()
     assert (first, second.healthy) == (CARDS[0], False)
     assert second.said == "pid 9 may hold it, an engine of ours that no record describes"
+
+
+def test_what_ended_after_it_served_is_told_apart_from_a_failed_start() -> None:
+    """A control plane that comes later has seen nothing of it: the node says for how long it was ready."""
+    talk = Talk().running()
+    talk.tell(core.Milestone(ALPHA.key, "started"))
+    talk.tell(core.Milestone(ALPHA.key, "ready"), T0 + 20)
+    talk.tell(core.Exited(ALPHA.key, "killed by SIGKILL"), T0 + 200)
+    ((_, status),) = talk.state.statuses(T0 + 230)
+    assert (status.state, status.served, status.age) == ("failed", 180.0, 30.0)
+    (failure,) = talk.state.failures(T0 + 230)
+    assert (failure.count, failure.served) == (1, 180.0)
+    started = Talk().running()
+    started.tell(core.Exited(ALPHA.key, "exit 1"), T0 + 200)
+    assert [failed.served for failed in started.state.failed.values()] == [0.0]

@@ -2,7 +2,11 @@
 
 import dataclasses
 
+import pytest
+
+from llmgw.fleet import events
 from llmgw.fleet.node import Gpu
+from llmgw.fleet.shard import Failure, ShardStatus
 from llmgw.kit.units import show_seconds
 from llmgw.planning.desired import Marks
 from llmgw.planning.view import View, look
@@ -74,6 +78,24 @@ def test_an_engine_that_ends_after_it_served_did_not_fail_to_start() -> None:
     assert story.last is not None
     assert not [said for said in story.last.alarms if "roll-out" in said]
     assert "roll-out" not in "\n".join(of_model(story).said)
+
+
+@pytest.mark.parametrize("how", ["shard", "memory"])
+def test_a_new_control_plane_hears_that_it_served(how: str) -> None:
+    """The first word that it hears of the engine is of its end: that is no failed start and halts no roll-out."""
+    story = served(nodes=1).after(180)
+    (name,) = story.ready()
+    spec = story.fleet.shards[name, 0].spec
+    status = ShardStatus(name, 0, "failed", age=3.0, reason="killed by SIGKILL", served=180.0)
+    told = Failure("qwen", spec.generation, 1, 3.0, status.reason, served=180.0)
+    later = Story(catalog=story.desired.catalog)
+    shards = ((spec, status),) if how == "shard" else ()
+    later.hears(events.Registered(a_node("n0"), shards, (told,) if how == "memory" else ())).decides()
+    assert later.last is not None
+    assert not [said for said in later.last.alarms if "roll-out" in said]
+    text = "\n".join(of_model(later).said)
+    assert "ended after 3m serving" in text
+    assert "failed to start" not in text
 
 
 def test_a_halted_roll_out_names_what_goes_on_serving() -> None:
