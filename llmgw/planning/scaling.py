@@ -6,7 +6,6 @@ load time. Signals that are stale (no gateway, or a silent one) hold the count: 
 
 import dataclasses
 import math
-from collections import Counter
 from collections.abc import Mapping
 from operator import is_not
 
@@ -70,9 +69,11 @@ def _loads(view: View) -> Mapping[str, int] | None:
     gateways = view.fleet.gateways.values()
     if not gateways or any(view.now - g.last_seen >= view.timers.gateway_silent for g in gateways):
         return None
-    loads: Counter[str] = Counter()
+    loads: dict[str, int] = {}
     for gateway in gateways:
-        loads.update(gateway.queued)
+        for model, count in gateway.queued.items():
+            loads[model] = loads.get(model, 0) + count
         for replica, count in gateway.in_flight.items():
-            loads[replica.rpartition("/")[0]] += count
+            model = replica.rpartition("/")[0]
+            loads[model] = loads.get(model, 0) + count
     return loads

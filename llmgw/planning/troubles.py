@@ -23,6 +23,9 @@ SKEW = 1.0
 def charge(view: View, chance: Chance) -> Ledger:
     """The ledger after this pass's new failures and forgivenesses."""
     ledger, replicas = view.ledger, view.replicas
+    known = ledger.troubles or ledger.charged or ledger.cleared
+    if not known and not view.board.roll.ending and ledger.recalled is view.board.registered:
+        return ledger
     troubles = dict(ledger.troubles)
     delays = Backoff(base=view.timers.backoff_base, cap=view.timers.backoff_cap)
     charged = {name for name in ledger.charged if name in replicas and broke(replicas[name])}

@@ -89,8 +89,8 @@ def squatted(world: "World", fault: Fault) -> Undo | None:
 
 
 def card_taken(world: "World", fault: Fault) -> Undo | None:
-    """A process of somebody else computes on a card that was free."""
-    machine = world.machines[world.pick_machine(fault)]
+    """A process of somebody else computes on a card that was free. It disturbs nobody who knows of it."""
+    machine = list(world.machines.values())[fault.target % len(world.machines)]
     free = [
         gpu.uuid for gpu in machine.gpus if not machine.holders(gpu.uuid) and gpu.uuid not in machine.taken()
     ]
@@ -250,7 +250,7 @@ NODE_KINDS: dict[str, Kind] = {
     "engine-breaks": Kind(answers, longest=100.0, most=26),
     "answer-cut": Kind(answers, longest=100.0, most=26),
     "disk-full": Kind(disk_full, longest=200.0, most=13),
-    "damaged-entry": Kind(damaged, longest=0.1, most=36),
+    "damaged-entry": Kind(damaged, longest=0.1, most=38),
     "odd-file": Kind(odd_file, longest=600.0, most=18),
     "collect": Kind(collected, longest=0.1, most=10),
 }

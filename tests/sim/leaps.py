@@ -5,7 +5,6 @@ and what waits for an instant still waits for that instant. The product's own `w
 alone would make the control plane decide otherwise: no leap goes beyond that.
 """
 
-import dataclasses
 import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -82,7 +81,11 @@ def _fleet(world: "World", agents: list[str], gateways: list[str], delay: float)
                 for replica, at in known[name].green_at.items()
             }
             known[name] = _seen_at(known[name], known[name].last_seen + delay, green)
-    return dataclasses.replace(fleet, nodes=nodes, gateways=known)
+    return _with(fleet, nodes, known)
+
+
+def _with(fleet: Fleet, nodes: dict[str, Node], gateways: dict[str, Gateway]) -> Fleet:
+    return Fleet(fleet.since, fleet.roster, nodes, fleet.shards, gateways, fleet.progress, fleet.called)
 
 
 def _heard(node: Node, at: float) -> Node:
@@ -124,7 +127,7 @@ def _seen(world: "World", agents: frozenset[str], gateways: frozenset[str]) -> V
         name: _seen_at(known, math.inf, _lasting(world, known.green_at)) if name in gateways else known
         for name, known in of.gateways.items()
     }
-    fleet = dataclasses.replace(of, nodes=nodes, gateways=known)
+    fleet = _with(of, nodes, known)
     ledger, now, timers = loop.ledger, world.clock.now, control.unhurried
     there = stand(fleet, loop.desired.marks.confirmed_lost, ledger.lost, now, timers)
     board = Board.__new__(Board)

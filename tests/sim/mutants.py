@@ -360,7 +360,9 @@ MUTANTS: dict[str, Mutant] = {
     "gone-at-once": Mutant("the agent says gone when the stop arrives", core, "_stop", _gone_at_once),
     "place-all": Mutant("several replicas are placed from one snapshot", reconcile, "_place_one", _place_all),
     "lost-is-unreachable": Mutant("a node that is silent is lost", world, "standing", _lost_is_unreachable),
-    "no-evidence": Mutant("what clients get does not count", board, "_green", _without_evidence, rare=True),
+    "no-evidence": Mutant(
+        "what clients get does not count", board, "_green", _without_evidence, rare=True, meets="mute-node"
+    ),
     "stall-counts": Mutant(
         "silence counts while we could not listen",
         world.Draft,
@@ -379,6 +381,7 @@ MUTANTS: dict[str, Mutant] = {
         "gateway_event",
         _subscription_acknowledges,
         rare=True,
+        meets="cut-in-drain",
     ),
     "head-with-workers": Mutant(
         "rank 0 starts together with its workers", reconcile, "_starts", _head_with_workers
