@@ -23,6 +23,11 @@ from llmgw.wire import session as say
 log = logging.getLogger(__name__)
 
 HEARTBEATS_PER_SECOND = 50.0
+AT_ONCE = 8
+"""Introductions in one round of the loop: some 10 ms. One a round was too few where the words of those that are
+there fill each round: agents gave up after 15 s in the queue, and came again.
+"""
+
 BACKLOG = 1024
 """Messages that may wait for one peer; more, and it is taken for one that does not read."""
 
@@ -82,7 +87,7 @@ class Peers:
         self._joining = joining
         self._seq = 0
         self._streams = itertools.count(1)
-        self._turns = asyncio.Lock()
+        self._turns = asyncio.Semaphore(AT_ONCE)
         self._routes: Routes | None = None
         self._lines: dict[tuple[str, str], _Line] = {}
         self._named: dict[tuple[str, str], _Line] = {}
@@ -162,7 +167,7 @@ class Peers:
             await self._do(line, line.session.received(first))
 
     async def _turn(self) -> None:
-        """One introduction in each round of the loop: when a whole fleet comes, everybody else gets a turn too."""
+        """A few introductions in each round of the loop: when a whole fleet comes, everybody else gets a turn too."""
         async with self._turns:
             await asyncio.sleep(0)
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import dataclasses
+import itertools
 from collections.abc import AsyncIterator
 
 import pytest
@@ -97,13 +98,31 @@ def test_who_gave_up_in_the_queue_is_not_let_in() -> None:
 
     async def story() -> None:
         async with table() as fleet:
-            async with fleet.peers._turns:
-                channel = await agent(fleet.port, "first")
-                await asyncio.sleep(0.05)
-                await channel.close()
-                await asyncio.sleep(0.05)
+            fleet.peers._turns = asyncio.Semaphore(0)
+            channel = await agent(fleet.port, "first")
+            await asyncio.sleep(0.05)
+            await channel.close()
+            await asyncio.sleep(0.05)
+            fleet.peers._turns.release()
             await hear(await agent(fleet.port, "first"))
             assert [peer.stream for peer, _ in fleet.heard] == [1], "the first one was registered too"
+
+    asyncio.run(story())
+
+
+def test_introductions_take_turns() -> None:
+    """A round of the loop has a few of them: others get a turn, and nobody waits for as many rounds as agents came."""
+
+    async def story() -> None:
+        async with table() as fleet:
+            came = [asyncio.create_task(fleet.peers._turn()) for _ in range(10 * peers_module.AT_ONCE)]
+            rounds: list[int] = []
+            while not all(task.done() for task in came):
+                await asyncio.sleep(0)
+                rounds.append(sum(task.done() for task in came))
+            steps = [after - before for before, after in itertools.pairwise([0, *rounds])]
+            assert 1 < max(steps) <= peers_module.AT_ONCE
+            assert len(rounds) < len(came)
 
     asyncio.run(story())
 
