@@ -178,7 +178,7 @@ def _unplaced(
     """What found no place, with reasons, and for the first few what would help."""
     if not played.unplaced or new.catalog is None:
         return ()
-    view = look(new, played.fleet, played.ledger, looked.now, looked.timers, looked.board)
+    view = look(new, played.fleet, played.ledger, played.ended, looked.timers, looked.board)
     found: list[NotPlaced] = []
     told = _named(played)
     for item in played.unplaced:

@@ -40,7 +40,10 @@ class Step:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """What would happen. `before`, `lowest` and `after` count the ready replicas of each model."""
+    """What would happen. `before`, `lowest` and `after` count the ready replicas of each model.
+
+    `fleet` is as it would be at `ended`: silences have not grown on the way.
+    """
 
     steps: tuple[Step, ...]
     before: Mapping[str, int]
@@ -50,6 +53,7 @@ class Rehearsal:
     alarms: tuple[str, ...]
     fleet: Fleet
     ledger: Ledger
+    ended: float
 
 
 def rehearse(
@@ -119,6 +123,7 @@ class _Stage:
             alarms=first.alarms,
             fleet=self.fleet,
             ledger=self.ledger,
+            ended=self.now,
         )
 
     def _finish_what_is_under_way(self) -> None:

@@ -1,4 +1,4 @@
-"""What would give a place to a replica that found none: another profile, replicas that move, a shorter context.
+"""What would give a place to a replica that found none: another profile, replicas that move, a shorter context, a node that is open.
 
 Called by `planning.plan` for the first few; pure. Every answer was tried with placement's own rules.
 """
@@ -6,6 +6,7 @@ Called by `planning.plan` for the first few; pure. Every answer was tried with p
 import dataclasses
 import heapq
 import itertools
+import shlex
 from collections.abc import Callable, Iterable, Iterator
 
 from llmgw.catalog.facts import ModelFacts
@@ -42,6 +43,7 @@ def would_fit(
         _shorter(view, request, facts),
         _other_profile(view, request, facts),
         _moved(view, request, called),
+        _opened(view, request),
     )
     return tuple(itertools.chain.from_iterable(ways))
 
@@ -117,6 +119,22 @@ def _moved(view: View, request: Request, called: Callable[[str], str]) -> Iterat
         return
     nodes = ", ".join(name for number, name, _ in best if number)
     yield f"{', '.join(names)} left {nodes}"
+
+
+def _opened(view: View, request: Request) -> Iterator[str]:
+    """A node that people keep free, and that would take it: for replicas of one node. One of the model's own is on
+    its way out there, by the same people.
+    """
+    marks = view.desired.marks
+    if request.profile.nodes > 1:
+        return
+    for site in sorted(_sites(view), key=lambda each: each.name):
+        kept_free = site.room.info.id in marks.cordoned or site.room.info.id in marks.draining
+        if not kept_free or request.model.name in site.room.siblings:
+            continue
+        if not refusals([dataclasses.replace(site, cordoned="")], request):
+            yield f"{site.name} took replicas again (llmgw node uncordon {shlex.quote(site.name)})"
+            return
 
 
 def _leaving(site: Site, request: Request, specs: list[ShardSpec]) -> tuple[str, ...] | None:

@@ -270,3 +270,20 @@ def test_cards_are_shown_as_spans() -> None:
     """Neighbours are one span."""
     assert spans((0, 1, 2, 3, 6)) == "0-3,6"
     assert spans(()) == ""
+
+
+def test_what_would_help_is_tried_on_the_nodes_as_they_will_be() -> None:
+    """One node is to be emptied, the other is lost: another profile finds no place there either."""
+    mine, other = a_profile("one"), a_profile("two")
+    model = a_model(profiles=("one",))
+    catalog = a_catalog(model, profiles=[mine, other])
+    story = Story(a_node("n0"), a_node("n1"), catalog=catalog)
+    story.runs()
+    story.silence("n1").after(30).runs()
+    lost = Marks(draining={"n0": "memory (dana)"}, confirmed_lost=frozenset({"n1"}))
+    (waiting,) = plan_of(story, catalog, marks=lost).unplaced
+    assert {node for node, _, _ in waiting.reasons} == {"n0", "n1"}
+    assert waiting.would_fit == ()
+    more = a_catalog(model, dataclasses.replace(model, name="more"), profiles=[mine, other])
+    (new,) = [each for each in plan_of(story, more, marks=lost).unplaced if each.model == "more"]
+    assert new.would_fit == ("n0 took replicas again (llmgw node uncordon n0)",)
