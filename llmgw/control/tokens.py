@@ -27,8 +27,9 @@ Kind = Literal["node", "gateway", "api"]
 
 MOST = 10_000
 _TEXT = re.compile(r"llmgw-(?:node|gateway|api)_(?P<id>[0-9a-f]{8})_(?P<secret>[0-9a-f]{64})\Z")
-_SHARED = re.compile(r"-\d+\Z")
+_SHARED = re.compile(r"(:\d+)-\d+\Z")
 """What processes that share one port add to the name of their gateway."""
+_NUMBER = re.compile(r"-\d+\Z")
 
 
 class Token(pydantic.BaseModel):
@@ -57,10 +58,14 @@ class _Kept(pydantic.BaseModel):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Who:
-    """A node by id and name, or a gateway, both times by name."""
+    """A node by id and name, or a gateway, both times by name.
+
+    `family` is a gateway's name without a number at its end: a token of the family serves each of them.
+    """
 
     id: str
     name: str
+    family: str = ""
 
 
 def make(kind: Kind, name: str, ttl: float | None, now: datetime.datetime) -> tuple[str, Token]:
@@ -83,24 +88,58 @@ def judge(text: str, kind: Kind, known: Iterable[Token], now: datetime.datetime)
         return f"token {match['id']} is not known here: it was revoked, or another control plane made it"
     if token.kind != kind:
         return f"token {token.id} is one of a {token.kind}, and a {kind} needs its own"
-    if token.until is not None and now > token.until and not token.bound:  # of the API: never bound
+    if _ran_out(token, now):
         return f"token {token.id} ran out at {token.until:%Y-%m-%d %H:%M} UTC; make another"
     return token
 
 
-def claim(token: Token, who: Who) -> str:
-    """Why `who` may not come with this token, or nothing. One that is bound is bound for good."""
-    if token.bound and token.bound != who.id:
+def claim(token: Token, who: Who, known: Iterable[Token], now: datetime.datetime) -> str:
+    """Why `who` may not come with this token, or nothing. One that is bound is bound for good.
+
+    What another one of the `known` has is not to be had, but by a token that was made for that very name.
+    """
+    if token.bound and token.bound not in (who.id, who.family):
         return f"token {token.id} belongs to {token.kind} {token.bound_name} ({token.bound}); make one for {who.name}"
-    if token.name and token.name != who.name:
+    if token.name and token.name not in (who.name, who.family):
         return f"token {token.id} was made for {token.kind} {token.name}, and this is {who.name}"
+    if _settled(token, who):
+        return ""
+    others = (other for other in known if other.kind == token.kind and other.id != token.id)
+    return next(filter(None, (_taken(token, who, other, now) for other in others)), "")
+
+
+def _settled(token: Token, who: Who) -> bool:
+    return (token.bound, token.bound_name) == (who.id, who.name)
+
+
+def _bound(token: Token, who: Who) -> Token:
+    whole = token.name and token.name == who.family
+    name = who.family if whole else who.name
+    return token.model_copy(update={"bound": who.family if whole else who.id, "bound_name": name})
+
+
+def _taken(token: Token, who: Who, other: Token, now: datetime.datetime) -> str:
+    """What of `who` belongs to the other token, or nothing."""
+    names = (other.name, other.bound_name)
+    if _ran_out(other, now) or (token.name == who.name and who.name in names):
+        return ""
+    free = f"`llmgw token revoke {other.id}` gives it free"
+    if other.bound == who.id and other.bound != token.bound and token.kind == "node":
+        whose = f"token {other.id} of node {other.bound_name}"
+        return f"id {who.id} belongs to {whose}; {free}, or give {who.name} a state directory of its own"
+    if who.name in names and token.name != who.name:
+        return f"name {who.name} belongs to token {other.id}; {free}, or choose another"
     return ""
+
+
+def _ran_out(token: Token, now: datetime.datetime) -> bool:
+    return token.until is not None and now > token.until and not token.bound  # of the API: never bound
 
 
 def gateway(name: str) -> Who:
     """A gateway as a token knows it: processes that share a port share it."""
-    whole = _SHARED.sub("", name)
-    return Who(whole, whole)
+    whole = _SHARED.sub(r"\1", name)
+    return Who(whole, whole, _NUMBER.sub("", whole))
 
 
 class Tokens:
@@ -143,14 +182,14 @@ class Tokens:
         token = self._read().get(number)
         if token is None:
             return f"token {number} was revoked"
-        said = claim(token, who)
-        if said or token.bound:
+        said = claim(token, who, self._tokens.values(), self._wall())
+        if said or _settled(token, who) or token.bound not in ("", who.id):
             return said
         with self._written() as tokens:
             token = tokens.get(number, token)
-            said = claim(token, who)
+            said = claim(token, who, tokens.values(), self._wall())
             if not said:
-                tokens[number] = token.model_copy(update={"bound": who.id, "bound_name": who.name})
+                tokens[number] = _bound(token, who)
         return said
 
     # --- the file ----------------------------------------------------------------------------

@@ -49,7 +49,7 @@ def test_a_token_belongs_to_the_first_node_that_uses_it(tmp_path: pathlib.Path) 
     assert tokens.claim(found.id, Who("id-1", "gpu-renamed")) == ""
     again = Tokens(tmp_path, Wall())
     assert again.claim(found.id, Who("id-2", "gpu-2")) == (
-        f"token {found.id} belongs to node gpu-1 (id-1); make one for gpu-2"
+        f"token {found.id} belongs to node gpu-renamed (id-1); make one for gpu-2"
     )
     assert again.judge(text, "node") == again.rows()[0]
 
