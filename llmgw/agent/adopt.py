@@ -45,7 +45,7 @@ def decide(found: Found, marked: Iterable[Marked], boot: str) -> Decision:
     adopt: list[Record] = []
     sweep: list[Record] = []
     forget: list[Record] = []
-    for record in found.records:
+    for record in sorted(found.records, key=lambda record: not _names(by_cookie, record)):
         tree = by_cookie.pop(record.identity.cookie, [])
         leader = _leader(record, tree, boot)
         if leader is not None:
@@ -54,6 +54,9 @@ def decide(found: Found, marked: Iterable[Marked], boot: str) -> Decision:
             sweep.append(record)
         else:
             forget.append(record)
+    # A record is forgotten by its shard's name: the file of who lives stays.
+    taken = {record.spec.key for record in (*adopt, *sweep)}
+    forget = [record for record in forget if record.spec.key not in taken]
     newer = {
         cookie
         for cookie, tree in by_cookie.items()
@@ -63,6 +66,12 @@ def decide(found: Found, marked: Iterable[Marked], boot: str) -> Decision:
     left = tuple(_orphan(tree, boot) for cookie, tree in by_cookie.items() if cookie in newer)
     cards = {cookie: named for cookie, tree in by_cookie.items() if (named := _cards(tree)) is not None}
     return Decision(tuple(adopt), tuple(sweep), tuple(forget), orphans, left, cards)
+
+
+def _names(by_cookie: Mapping[str, list[Marked]], record: Record) -> bool:
+    """Whether what lives with the record's cookie says that it is this shard: of two that name it, it is that one's."""
+    shard = shard_name(record.spec.key)
+    return any(mark.shard == shard for mark in by_cookie.get(record.identity.cookie, ()))
 
 
 def _leader(record: Record, tree: list[Marked], boot: str) -> Marked | None:

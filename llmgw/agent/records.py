@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import hashlib
 import json
+import os
 import pathlib
 import urllib.parse
 from collections.abc import Mapping
@@ -16,7 +17,7 @@ from typing import Any, Literal
 
 import pydantic
 
-from llmgw.agent.marks import Identity
+from llmgw.agent.marks import Identity, shard_name
 from llmgw.fleet.shard import ShardKey, ShardSpec
 from llmgw.kit.files import sync_directory, write_atomic
 
@@ -72,8 +73,9 @@ class Records:
         sync_directory(self.directory)
 
     def read(self) -> Found:
-        """Every record. Bad files are moved to `quarantine/`; what a newer release wrote is left as it is."""
+        """Every record, one a shard. Bad files are moved to `quarantine/`; what a newer release wrote is left as it is."""
         records: list[Record] = []
+        elsewhere: list[tuple[pathlib.Path, Record]] = []
         foreign: set[str] = set()
         problems: list[str] = []
         for path in sorted(self.directory.iterdir()):
@@ -82,13 +84,38 @@ class Records:
                     path.unlink()  # a write that was cut off
             elif path.suffix == ".json":
                 try:
-                    records.append(parse(path.read_bytes()))
+                    record = parse(path.read_bytes())
                 except Newer as newer:
                     foreign |= {_shard_of(path), newer.cookie} - {""}
                     problems.append(f"left record {path.name} alone: {newer}")
                 except (OSError, ValueError, RecursionError) as error:
                     problems.append(self._set_aside(path, str(error)))
+                else:
+                    if path == self._path(record.spec.key):
+                        records.append(record)
+                    else:
+                        elsewhere.append((path, record))
+        for path, record in elsewhere:
+            kept, problem = self._put_right(path, record)
+            records += [record] if kept else []
+            problems.append(problem)
         return Found(tuple(records), frozenset(foreign), tuple(problems))
+
+    def _put_right(self, path: pathlib.Path, record: Record) -> tuple[bool, str]:
+        """What becomes of a record under another name than its shard's: whether it counts, and what people are told.
+
+        Somebody copied the shard's record, or renamed it: then it is all that describes what may live.
+        """
+        right = self._path(record.spec.key)
+        if os.path.lexists(right):
+            why = f"it is of {shard_name(record.spec.key)}, whose record is {right.name}"
+            return False, self._set_aside(path, why)
+        try:
+            path.rename(right)
+            sync_directory(self.directory)
+        except OSError as error:
+            return True, f"cannot rename record {path.name} to {right.name}: {error.strerror}"
+        return True, f"renamed record {path.name} to {right.name}: that is the name of its shard"
 
     def _set_aside(self, path: pathlib.Path, why: str) -> str:
         why = " ".join(why.split())[:300]

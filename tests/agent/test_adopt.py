@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import itertools
 import json
 import os
 import pathlib
@@ -105,6 +106,26 @@ def test_the_cards_of_an_orphan_are_what_its_tree_was_given(
     """Where nobody names a card and somebody cannot be read, it may hold any."""
     tree = [dataclasses.replace(LEADER, cards=leader), dataclasses.replace(WORKER, cards=worker)]
     assert decide(Found(), tree, "boot").undescribed().orphans == (core.Stray("cookie-a", 100, cards),)
+
+
+BETA = dataclasses.replace(ALPHA, spec=spec("beta/aaaa"))
+"""Another shard's record with the cookie of `ALPHA`."""
+STALE = dataclasses.replace(ALPHA, identity=dataclasses.replace(ALPHA.identity, cookie="cookie-b"))
+"""An earlier launch of `ALPHA`."""
+
+
+@pytest.mark.parametrize("found", list(itertools.permutations((ALPHA, BETA, STALE, ALPHA), 3)))
+@pytest.mark.parametrize("tree", [[LEADER, WORKER], [WORKER]])
+def test_whatever_lies_there_nothing_that_lives_is_forgotten(
+    found: tuple[Record, ...], tree: list[Marked]
+) -> None:
+    """One launch is taken over once, by its own shard's record, and the file of who was taken over stays."""
+    decision = decide(Found(found), tree, "boot")
+    taken = decision.adopt or decision.sweep
+    assert len(decision.adopt + decision.sweep) == 1
+    assert taken == ((ALPHA,) if ALPHA in found else (BETA,))
+    assert taken[0].spec.key not in {record.spec.key for record in decision.forget}
+    assert decision.orphans == ()
 
 
 # --- for real --------------------------------------------------------------------------------
@@ -273,6 +294,28 @@ def test_a_launch_that_died_before_its_record_leaves_no_group(house: House) -> N
             assert not empty.exists()
             assert house.cgroups.directory(record.identity.cgroup).is_dir()
             await gone(second, shard)
+
+    asyncio.run(story())
+
+
+def test_a_copy_of_a_record_costs_no_engine(house: House) -> None:
+    """Somebody copied a ready engine's record and took the copy away again: its engine serves on."""
+
+    async def story() -> None:
+        shard = house.spec()
+        async with house.agent() as first:
+            pid = await ready(house, first, shard)
+        real = file_of(house.root / "shards")
+        copy = real.with_name("alpha%2Fx7qf.0 (copy).json")
+        copy.write_bytes(real.read_bytes())
+        async with house.agent() as second:
+            assert second.state.shards[shard.key].pid == pid
+            assert "set record alpha%2Fx7qf.0 (copy).json aside" in house.problems[0]
+        copy.unlink(missing_ok=True)
+        async with house.agent() as third:
+            third.heard()
+            assert (third.state.shards[shard.key].pid, third.state.undescribed()) == (pid, frozenset())
+            await gone(third, shard)
 
     asyncio.run(story())
 

@@ -10,7 +10,7 @@ import pathlib
 import pytest
 
 from llmgw.agent.marks import Identity
-from llmgw.agent.records import Record, Records
+from llmgw.agent.records import Found, Record, Records
 from tests.agent.making import spec
 
 RECORD = Record(
@@ -23,9 +23,9 @@ RECORD = Record(
 )
 
 
-def file_of(directory: pathlib.Path) -> pathlib.Path:
-    """The one record file there is."""
-    (path,) = directory.glob("*.json")
+def file_of(directory: pathlib.Path, name: str = "*.json") -> pathlib.Path:
+    """The one record file there is, or the one called `name`."""
+    (path,) = directory.glob(name)
     return path
 
 
@@ -83,6 +83,42 @@ def test_a_bad_record_is_set_aside_and_costs_only_itself(tmp_path: pathlib.Path,
     (aside,) = (tmp_path / "quarantine").iterdir()
     assert aside.read_bytes() == data
     assert records.read().problems == ()
+
+
+COPY = "alpha%2Fx7qf.0 (copy).json"
+
+
+def test_a_copy_of_a_record_is_set_aside(tmp_path: pathlib.Path) -> None:
+    """Its bytes are right and its name is not: the one of the right name is the record, whichever sorts first."""
+    records = Records(tmp_path)
+    records.write(RECORD)
+    for name in (COPY, "zz.json"):
+        (tmp_path / name).write_bytes(file_of(tmp_path, "alpha%2Fx7qf.0.json").read_bytes())
+    found = records.read()
+    assert found.records == (RECORD,)
+    assert [
+        f"set record {name} aside" in said
+        for name, said in zip((COPY, "zz.json"), found.problems, strict=True)
+    ] == [True, True]
+    assert "of alpha/x7qf:0, whose record is alpha%2Fx7qf.0.json" in found.problems[0]
+    assert file_of(tmp_path).name == "alpha%2Fx7qf.0.json"
+    assert records.read().problems == ()
+
+
+@pytest.mark.parametrize("real", [None, b""])
+def test_a_record_under_another_name_gets_its_own_back(tmp_path: pathlib.Path, real: bytes | None) -> None:
+    """It was renamed, or the real one was torn: what describes an engine that may live is not put away."""
+    records = Records(tmp_path)
+    records.write(RECORD)
+    path = file_of(tmp_path)
+    path.rename(tmp_path / COPY)
+    if real is not None:
+        path.write_bytes(real)
+    found = records.read()
+    assert found.records == (RECORD,)
+    assert f"renamed record {COPY} to {path.name}" in found.problems[-1]
+    assert file_of(tmp_path) == path
+    assert records.read() == Found((RECORD,))
 
 
 def test_a_write_that_was_cut_off_leaves_no_trace(tmp_path: pathlib.Path) -> None:
