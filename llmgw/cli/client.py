@@ -6,6 +6,7 @@ answered at once or not at all; one that makes the control plane think says so w
 
 import contextlib
 import json
+import ssl
 import threading
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
@@ -17,6 +18,7 @@ import pydantic
 from llmgw.cli import names
 from llmgw.cli.access import access
 from llmgw.errors import Blocked, CatalogInvalid, Failed, LlmgwError, NotAllowed, Stale, Unreachable
+from llmgw.transport.tls import distrust
 
 T = TypeVar("T")
 _ERRORS: Mapping[int, type[LlmgwError]] = {
@@ -37,6 +39,7 @@ THINK = 180.0
 SAY_AFTER = 2.0
 """Seconds after which somebody who waits is told for what."""
 
+ANOTHER = "name another with --server or LLMGW_SERVER"
 SILENCE = 20.0
 """Seconds without a line in which a stream is over: the control plane says something every few."""
 
@@ -119,9 +122,9 @@ class Client:
                 help="look at its log: it hangs, or its machine does",
             ) from error
         except httpx.TransportError as error:
+            said, better = _why(error)
             raise Unreachable(
-                f"cannot reach the control plane at {self.server}: {_words(error)}",
-                help="start one with `llmgw serve`, or name another with --server or LLMGW_SERVER",
+                f"cannot reach the control plane at {self.server}: {said}", help=better
             ) from error
 
     def _remember(self) -> None:
@@ -147,14 +150,32 @@ def _patience(said: str) -> Iterator[None]:
         timer.cancel()
 
 
-def _words(error: BaseException) -> str:
-    """Why, as the system says it, without the numbers and words of libraries around it."""
+def _why(error: httpx.TransportError) -> tuple[str, str]:
+    """Why nothing came of a call, and what would help."""
+    found = list(_causes(error))
+    if isinstance(error, httpx.ConnectTimeout):
+        return f"it did not answer within {CONNECT:g} s", "look whether its machine is there, or too busy"
+    if refused := next((each for each in found if isinstance(each, ssl.SSLError)), None):
+        untrusted = isinstance(refused, ssl.SSLCertVerificationError)
+        authority = "set LLMGW_TLS_CA to the file of the authority that signed it"
+        return distrust(
+            refused
+        ), authority if untrusted else f"without LLMGW_TLS_CA it is asked in clear; {ANOTHER}"
+    if isinstance(error, httpx.RemoteProtocolError | httpx.ReadError | httpx.WriteError):
+        return (
+            "it hung up without an answer",
+            f"if it speaks TLS, set LLMGW_TLS_CA to the file of its authority; {ANOTHER}",
+        )
+    words = next((each.strerror for each in found if isinstance(each, OSError) and each.strerror), "")
+    said = words[:1].lower() + words[1:] or str(error) or type(error).__name__
+    return said, f"start one with `llmgw serve`, or {ANOTHER}"
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
     found: BaseException | None = error
     while found is not None:
-        if isinstance(found, OSError) and found.strerror:
-            return found.strerror[:1].lower() + found.strerror[1:]
+        yield found
         found = found.__cause__ or found.__context__
-    return str(error) or type(error).__name__
 
 
 def _refusal(answer: httpx.Response, server: str) -> LlmgwError:

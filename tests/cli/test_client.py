@@ -1,10 +1,12 @@
 """The CLI's calls: who hangs is noticed, who thinks is waited for aloud, what is no address is usage."""
 
+import contextlib
 import os
 import pathlib
 import pty
 import select
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -16,6 +18,7 @@ from llmgw.cli import client, main
 from llmgw.cli.client import Client
 from llmgw.cli.exits import Exit
 from llmgw.errors import Failed, Unreachable
+from tests.support import certificates
 
 
 @pytest.fixture
@@ -32,6 +35,50 @@ def test_a_control_plane_that_hangs_is_noticed(hung: str, monkeypatch: pytest.Mo
         Client(hung).get("/v1/status")
     with pytest.raises(Unreachable, match=r"said nothing for 1\.1 s"):
         Client(hung).get("/v1/events", wait=1)
+
+
+def answering(listening: socket.socket, tls: ssl.SSLContext | None) -> None:
+    """Take every call, and hang up on whoever is done with the handshake."""
+    while True:
+        try:
+            called, _ = listening.accept()
+        except OSError:
+            return
+        with contextlib.suppress(OSError), called:
+            called.settimeout(5.0)
+            if tls is not None:
+                tls.wrap_socket(called, server_side=True).close()
+            elif called.recv(1) == b"\x16":  # a handshake
+                called.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    ("speaks_tls", "authority", "said", "better"),
+    [
+        (True, "", "it hung up without an answer", "if it speaks TLS, set LLMGW_TLS_CA to the file of its authority"),
+        (True, "system", "its certificate is not trusted: ", "set LLMGW_TLS_CA to the file of the authority"),
+        (False, str(certificates.AUTHORITY), "it speaks no TLS: ", "without LLMGW_TLS_CA it is asked in clear"),
+        (False, "", "it hung up without an answer", "name another with --server or LLMGW_SERVER"),
+    ],
+)  # fmt: skip
+def test_a_handshake_that_fails_is_told_with_what_would_help(
+    speaks_tls: bool, authority: str, said: str, better: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody listens, so nobody is told to start one; what is set, or is not, is named."""
+    monkeypatch.setenv("LLMGW_TLS_CA", authority)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = threading.Thread(
+            target=answering, args=(listening, certificates.serving() if speaks_tls else None), daemon=True
+        )
+        server.start()
+        with pytest.raises(Unreachable) as raised:
+            Client(f"127.0.0.1:{listening.getsockname()[1]}").get("/v1/status")
+        listening.shutdown(socket.SHUT_RDWR)
+        server.join(10.0)
+    assert said in raised.value.said
+    assert better in raised.value.help
+    assert "_ssl.c" not in raised.value.said
+    assert "llmgw serve" not in raised.value.help
 
 
 def test_a_stream_that_falls_silent_is_over(hung: str, monkeypatch: pytest.MonkeyPatch) -> None:
