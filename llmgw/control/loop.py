@@ -208,7 +208,7 @@ class Loop:
                 "alarm", "control plane", f"stalled for {gap:.1f}s: nobody's silence counts for it"
             )
             self.fleet = self.fleet.apply(events.Stalled(gap), now)
-            self.ledger = self.ledger.later(gap)
+            self.ledger = self.ledger.later(gap, now)
             self._news.set()
 
     async def _sleep(self) -> None:

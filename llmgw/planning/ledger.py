@@ -5,6 +5,7 @@ failures come back with their Register.
 """
 
 import dataclasses
+import math
 from collections.abc import Mapping
 
 from llmgw.fleet.routes import Routes
@@ -84,7 +85,8 @@ class Ledger:
     `cleared` tells per model when people forgave it; `scales` are the counts between the bounds;
     `gap` is the one that a roll-out left in the fleet, `inherited` are the models that may have left one
     before there was this ledger (None = not looked at yet);
-    `returned` tells when a drain was taken back; `routes` is the newest table."""
+    `returned` tells when a drain was taken back; `resumed` is when our last stall was over; `routes` is the
+    newest table."""
 
     troubles: Mapping[tuple[str, str], Trouble] = dataclasses.field(default_factory=dict)
     drains: Mapping[str, Draining] = dataclasses.field(default_factory=dict)
@@ -96,6 +98,7 @@ class Ledger:
     gap: Gap | None = None
     inherited: tuple[str, ...] | None = None
     returned: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    resumed: float = -math.inf
     routes: Routes = dataclasses.field(default_factory=Routes)
 
     def forgiving(self, model: str, now: float) -> "Ledger":
@@ -103,7 +106,8 @@ class Ledger:
         kept = {key: trouble for key, trouble in self.troubles.items() if key[0] != model}
         return dataclasses.replace(self, troubles=kept, cleared={**self.cleared, model: now})
 
-    def later(self, seconds: float) -> "Ledger":
-        """The ledger after a stall of ours: a drain's limit counts only while we could hear that it is over."""
+    def later(self, seconds: float, now: float) -> "Ledger":
+        """The ledger after a stall of ours: a drain's limit counts only while we could hear that it is over, and
+        what was Ready before has yet to say that it still is."""
         drains = {k: dataclasses.replace(v, limit=v.limit + seconds) for k, v in self.drains.items()}
-        return dataclasses.replace(self, drains=drains)
+        return dataclasses.replace(self, drains=drains, resumed=now)

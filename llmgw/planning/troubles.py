@@ -113,8 +113,9 @@ def _proves(view: View, replica: Replica, troubles: Mapping[tuple[str, str], Tro
 
 
 def proved_at(view: View, replica: Replica, trouble: Trouble) -> float:
-    """When a replica that stays Ready voids `trouble`."""
-    return max(replica.since, trouble.at) + view.timers.backoff_reset
+    """When a replica that stays Ready voids `trouble`: after a stall of ours not before its node could say so."""
+    proved = max(replica.since, trouble.at) + view.timers.backoff_reset
+    return max(proved, view.ledger.resumed + view.timers.unreachable)
 
 
 def _recall(

@@ -209,7 +209,7 @@ def stalls(day: Day) -> None:
     """We could not listen."""
     day.now += 5.0
     day.hears(events.Stalled(5.0))
-    day.ledger = day.ledger.later(5.0)
+    day.ledger = day.ledger.later(5.0, day.now)
 
 
 def another_catalog(day: Day) -> None:

@@ -181,3 +181,22 @@ def test_a_replica_that_waits_for_an_unheard_node_is_drained_like_any_other() ->
     assert [(e.replica, e.draining) for e in story.ledger.routes.endpoints] == [(head[0], True)]
     story.gateway("gw", **{head[0].replace("/", "__"): 0})
     assert kinds(story.decides()) == ["stop"]
+
+
+def test_what_was_ready_before_a_stall_of_ours_forgives_nothing_before_its_node_spoke() -> None:
+    """We stood still while it failed: minutes in which nobody could tell us so are no minutes of Ready."""
+    story = served(1, nodes=2)
+    (first,) = story.ready()
+    story.says((first, 0), "failed", reason="exit 1")
+    story.runs()
+    story.after(20).runs()
+    (key,) = story.ledger.troubles
+    story.after(290)
+    story.fleet = story.fleet.apply(events.Stalled(250.0), story.now)
+    story.ledger = story.ledger.later(250.0, story.now)
+    story.after(12).decides()
+    assert story.ledger.troubles[key].failures == 1
+    (second,) = story.ready()
+    story.says((second, 0), "failed", reason="exit 1")
+    story.decides()
+    assert story.ledger.troubles[key].failures == 2
