@@ -34,7 +34,7 @@ class Cgroups:
     def processor_time(self, path: str) -> int:
         """Microseconds that the group and those below it have used; 0 where it is gone."""
         try:
-            first = (self.directory(path) / "cpu.stat").read_text().split()
+            first = procfs.text(self.directory(path) / "cpu.stat").split()
         except OSError:
             return 0
         return int(first[1])
@@ -51,7 +51,7 @@ class Cgroups:
         try:
             found = [entry for entry in self.directory(self.base).iterdir() if entry.is_dir()]
             for entry in found:
-                if "populated 0" in (entry / "cgroup.events").read_text():
+                if "populated 0" in procfs.text(entry / "cgroup.events"):
                     self.remove(f"{self.base}/{entry.name}")
         except OSError:
             return
@@ -69,7 +69,7 @@ class Cgroups:
 
 def find(node: str) -> Cgroups | None:
     """The writable cgroup v2 hierarchy of this host, or None. It may be mounted below a tmpfs."""
-    mount = _mounted((procfs.PROC / "self/mountinfo").read_text())
+    mount = _mounted(procfs.text(procfs.PROC / "self/mountinfo"))
     if mount is None:
         return None
     for parent in (procfs.cgroup(os.getpid()), "/"):
@@ -86,7 +86,7 @@ def find(node: str) -> Cgroups | None:
 
 def _mounted(mountinfo: str) -> pathlib.Path | None:
     """Where cgroup2 is mounted, by `/proc/self/mountinfo`."""
-    for line in mountinfo.splitlines():
+    for line in mountinfo.split("\n"):
         mount, _, kind = line.partition(" - ")
         if kind.startswith("cgroup2 "):
             return pathlib.Path(mount.split()[4])

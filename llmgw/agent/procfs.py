@@ -33,14 +33,19 @@ class Stat:
         return self.state in "ZX"
 
 
+def text(path: pathlib.Path) -> str:
+    """A file of the kernel. Names in it are bytes that somebody chose: as in paths, those that are no text stay."""
+    return os.fsdecode(path.read_bytes())
+
+
 def stat(pid: int) -> Stat | None:
     """The process `pid` now, zombies included; None where there is none."""
     try:
-        text = (PROC / str(pid) / "stat").read_text(errors="replace")
+        said = text(PROC / str(pid) / "stat")
     except OSError:
         return None
     # The name stands in parentheses and may hold anything, parentheses too.
-    fields = text.rpartition(")")[2].split()
+    fields = said.rpartition(")")[2].split()
     if len(fields) < 20:
         return None
     cpu = int(fields[11]) + int(fields[12])
@@ -61,25 +66,25 @@ def pids() -> Iterator[int]:
 def environ(pid: int) -> dict[str, str]:
     """The environment `pid` was executed with; empty where it may not be read."""
     try:
-        raw = (PROC / str(pid) / "environ").read_bytes()
+        said = text(PROC / str(pid) / "environ")
     except OSError:
         return {}
-    pairs = (item.partition("=") for item in raw.decode(errors="replace").split("\0"))
+    pairs = (item.partition("=") for item in said.split("\0"))
     return {name: value for name, found, value in pairs if found}
 
 
 def cgroup(pid: int) -> str:
     """Its cgroup v2 path below the root of that hierarchy; empty where there is none."""
     try:
-        text = (PROC / str(pid) / "cgroup").read_text()
+        said = text(PROC / str(pid) / "cgroup")
     except OSError:
         return ""
-    return next((line[3:] for line in text.splitlines() if line.startswith("0::")), "")
+    return next((line[3:] for line in said.split("\n") if line.startswith("0::")), "")
 
 
 def boot_id() -> str:
     """The id of this boot: pids and ticks of another one mean nothing."""
-    return (PROC / "sys/kernel/random/boot_id").read_text().strip()
+    return text(PROC / "sys/kernel/random/boot_id").strip()
 
 
 def age(ticks: int) -> float:
@@ -93,7 +98,7 @@ def ticks() -> int:
 
 
 def _uptime() -> float:
-    return float((PROC / "uptime").read_text().split()[0])
+    return float(text(PROC / "uptime").split()[0])
 
 
 def sockets() -> list[Socket]:
@@ -101,7 +106,7 @@ def sockets() -> list[Socket]:
     found: list[Socket] = []
     for name in ("tcp", "tcp6"):
         try:
-            found += parse((PROC / "net" / name).read_text())
+            found += parse(text(PROC / "net" / name))
         except OSError:
             continue  # a kernel without IPv6 has no tcp6
     return found

@@ -20,6 +20,7 @@ import pydantic
 from llmgw.agent.marks import Identity, shard_name
 from llmgw.fleet.shard import ShardKey, ShardSpec
 from llmgw.kit.files import sync_directory, write_atomic
+from llmgw.kit.text import safe
 
 VERSION = 1
 
@@ -99,7 +100,7 @@ class Records:
             kept, problem = self._put_right(path, record)
             records += [record] if kept else []
             problems.append(problem)
-        return Found(tuple(records), frozenset(foreign), tuple(problems))
+        return Found(tuple(records), frozenset(foreign), tuple(map(safe, problems)))
 
     def _put_right(self, path: pathlib.Path, record: Record) -> tuple[bool, str]:
         """What becomes of a record under another name than its shard's: whether it counts, and what people are told.
@@ -165,7 +166,8 @@ def parse(data: bytes) -> Record:
     version = whole.get("v")
     if isinstance(version, int):
         try:
-            return dataclasses.replace(_BODY.validate_json(_canonical(body)), kept=body, version=version)
+            # Not as JSON again: a path in it may be no text, and JSON of surrogates is refused.
+            return dataclasses.replace(_BODY.validate_python(body), kept=body, version=version)
         except pydantic.ValidationError:
             if version <= VERSION:
                 raise

@@ -37,6 +37,7 @@ from llmgw.fleet.shard import ShardStatus
 from llmgw.kit.chance import unseeded
 from llmgw.kit.clock import Clock, SystemClock
 from llmgw.kit.tasks import Tasks
+from llmgw.kit.text import safe
 from llmgw.transport.channel import Channel
 from llmgw.transport.client import bearer, connect
 from llmgw.transport.scrape import listen
@@ -261,7 +262,8 @@ class _Agent:
             for engine in self._checks.remembered(self._engines)
             if engine.works is False
         )
-        return (*self._problems, *unkept, *broken, *self._supervisor.warnings())
+        warnings = (*self._problems, *unkept, *broken, *self._supervisor.warnings())
+        return tuple(map(safe, warnings))
 
     def _report(self, statuses: tuple[ShardStatus, ...]) -> None:
         self._link.report(statuses)

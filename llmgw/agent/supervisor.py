@@ -23,6 +23,7 @@ from llmgw.errors import LlmgwError
 from llmgw.fleet.shard import ShardKey, ShardStatus
 from llmgw.kit.clock import Clock
 from llmgw.kit.tasks import Tasks
+from llmgw.kit.text import safe
 
 log = logging.getLogger(__name__)
 
@@ -225,9 +226,9 @@ class Supervisor:
                 self.tell(core.Fetching(name))
             await self._weights.ensure(source)
         except LlmgwError as error:
-            self.tell(core.FetchFailed(name, error.said))
+            self.tell(core.FetchFailed(name, safe(error.said)))
         except OSError as error:
-            self.tell(core.FetchFailed(name, f"cannot look at {error.filename}: {error.strerror}"))
+            self.tell(core.FetchFailed(name, safe(f"cannot look at {error.filename}: {error.strerror}")))
         else:
             self.tell(core.Fetched(name))
         finally:
@@ -242,9 +243,9 @@ class Supervisor:
                 weights = await asyncio.to_thread(self._weights.model_path, spec.source)
                 launched = self._launcher.launch(spec, weights)
             except LlmgwError as error:
-                self.tell(core.LaunchFailed(spec.key, error.said))
+                self.tell(core.LaunchFailed(spec.key, safe(error.said)))
             except OSError as error:
-                self.tell(core.LaunchFailed(spec.key, f"cannot start its process: {error}"))
+                self.tell(core.LaunchFailed(spec.key, safe(f"cannot start its process: {error}")))
             else:
                 self._launched(engine, launched)
 
