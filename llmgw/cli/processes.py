@@ -44,14 +44,22 @@ def _read_timer(setting: str) -> tuple[str, float]:
     if not found or name not in known:
         raise click.BadParameter(f"{setting!r}: write NAME=DURATION with one of {', '.join(sorted(known))}")
     try:
-        value = float(text) if name == "mass_share" else seconds(text)
+        value = _share(text) if name == "mass_share" else seconds(text)
     except ValueError as error:
         raise click.BadParameter(f"{setting!r}: {error}") from error
-    if name == "mass_share" and not 0 < value <= 1:
-        raise click.BadParameter(f"{setting!r}: a share is more than 0 and at most 1")
     if not 0 < value <= LONGEST:
         raise click.BadParameter(f"{setting!r}: more than 0 and at most 365d is possible")
     return name, value
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = 0.0
+    if not 0 < share <= 1:
+        raise ValueError("a share is a number, more than 0 and at most 1, such as 0.55")
+    return share
 
 
 def _contradiction(timers: Timers, heartbeat: float) -> str:

@@ -39,8 +39,9 @@ class Mark(pydantic.BaseModel):
     @property
     def said(self) -> str:
         """The reason with who gave it, as refusals and screens show it."""
-        by = f"({self.who})" if self.who else ""
-        return f"{self.reason} {by}".strip() or "no reason was given"
+        if not self.reason:
+            return f"by {self.who}, without a reason" if self.who else "no reason was given"
+        return f"{self.reason} ({self.who})" if self.who else self.reason
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

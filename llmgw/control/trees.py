@@ -11,10 +11,10 @@ import os
 import pathlib
 from collections.abc import Iterable, Mapping
 
-from llmgw.catalog.diagnostics import concise
 from llmgw.catalog.load import MAX_FILES, MAX_TOTAL, file_bytes, snapshot
 from llmgw.errors import Failed
 from llmgw.kit.clock import Clock
+from llmgw.kit.text import safe
 
 BELIEVED = datetime.timedelta(seconds=8)
 """How long unchanged stamps are taken for unchanged bytes, from one reading of everything to the next."""
@@ -124,8 +124,10 @@ class Directory:
     def _wholly(self, now: datetime.datetime, stamps: Stamps) -> _Reading:
         files, problems = snapshot(self._path, prefix=self._prefix)
         if problems:
+            first = problems[0]
             raise Unreadable(
-                f"cannot read the catalog: {concise(problems[0])}", help="nothing was changed by it"
+                f"cannot read the catalog: {first.place.file}: {safe(first.said)}",
+                help="nothing was changed by it",
             )
         marks = {name: _mark(name, data) for name, data in files.items()}
         telling = {name: stamp for name, stamp in stamps.items() if _tells(stamp[3], now)}

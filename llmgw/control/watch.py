@@ -264,10 +264,9 @@ class Watch:
         self._store.save_followed(followed)
         self._followed = followed
         for kind, said in holding.news(before, followed):
-            self._journal.note(kind, f"catalog {followed.name}".rstrip(), said)
-            log.log(
-                logging.WARNING if kind == "alarm" else logging.INFO, "catalog %s: %s", followed.name, said
-            )
+            about = f"catalog {followed.name}".rstrip()
+            self._journal.note(kind, about, said)
+            log.log(logging.WARNING if kind == "alarm" else logging.INFO, "%s: %s", about, said)
 
     async def _rest(self, until: float, took: float) -> None:
         """Until the next look: at least as long as the last one took, so that bursts leave us half a core."""

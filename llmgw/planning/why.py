@@ -177,12 +177,14 @@ def _next_of_model(
 
 
 def _next_of_trouble(view: View, name: str, troubles: list[tuple[str, Trouble]]) -> str:
-    """Its last words; then another try, or, where another generation serves, the way back to that."""
+    """Its last words; then another try, another profile or, where another generation serves, the way back to that."""
     look = f"llmgw logs {name} --previous, then llmgw retry {name}"
     failing = dict(troubles)
-    if not any(r.serves and r.generation not in failing for r in view.of_model(name)):
+    if all(trouble.served for trouble in failing.values()):
         return look
-    return f"{look}; where it needs another profile: correct {_written(view, troubles)}, or llmgw rollback"
+    other = any(r.serves and r.generation not in failing for r in view.of_model(name))
+    then = ", or llmgw rollback" if other else ", then llmgw apply"
+    return f"{look}; where it needs another profile: correct {_written(view, troubles)}{then}"
 
 
 def _written(view: View, troubles: list[tuple[str, Trouble]]) -> str:

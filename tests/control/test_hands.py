@@ -238,7 +238,7 @@ def test_a_drain_with_nowhere_to_go_says_so(tmp_path: pathlib.Path) -> None:
     assert (item["origin"], item["stay"]) == ("change", [name])
     lines = plan_lines(pydantic.TypeAdapter(Plan).validate_python(plan, strict=False))
     assert f"  ! {name} stays: there is nowhere to move it" in lines
-    assert "      n0: drained: (root)" in lines
+    assert "      n0: drained: by root, without a reason" in lines
     assert "This change" in lines
     assert "move away" not in act(plane, "drain", "n0")[1]
     plane.loop.decide()

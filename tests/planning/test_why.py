@@ -57,7 +57,10 @@ def test_a_back_off_says_how_often_when_and_why() -> None:
     assert "failed to start 1 time, try 2 in " in text
     assert "last: rank 0: exit 137 (memory)" in text
     assert f"nodes avoided where others fit: {assigned.spec.node}" in text
-    assert why.try_next == "llmgw logs qwen --previous, then llmgw retry qwen"
+    assert why.try_next == (
+        "llmgw logs qwen --previous, then llmgw retry qwen; "
+        "where it needs another profile: correct the profile, then llmgw apply"
+    )
 
 
 def test_an_engine_that_ends_after_it_served_did_not_fail_to_start() -> None:

@@ -27,6 +27,10 @@ def run(output: str, watch: bool, server: str | None) -> None:
     show(look, watch=watch, text=output in ("text", "wide"))
 
 
+SILENT = ("Unheard", "Unreachable")
+"""Standings of nodes whose engines may well serve."""
+
+
 def status_lines(
     status: Mapping[str, Any], marks: Sequence[Mapping[str, Any]], *, wide: bool = False
 ) -> list[str]:
@@ -47,6 +51,10 @@ def status_lines(
     ready = sum(model["ready"] >= model["wanted"] and name not in late for name, model in models)
     gateways = count(len(status["gateways"]), "gateway")
     lines.append(f"  models {ready}/{len(status['models'])} as wanted   nodes {_counted(nodes)}   {gateways}")
+    if silent := sum(nodes[standing] for standing in SILENT):
+        lines.append(
+            f"  {count(silent, 'silent node')}: what serves there is not counted, and is asked by gateways as before"
+        )
     lines += [f"  {line}" for line in map(mark_line, marks)]
     lines += [f"  waiting  {line}" for line in status["outstanding"]]
     lines += [f"  unplaced {model}: see `llmgw why {model}`" for model in status["unplaced"]]
