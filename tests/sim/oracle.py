@@ -91,6 +91,7 @@ class Oracle:
         wanted = scenario.current(self._world.disk.catalog)
         tries = self._life.tries
         self._life.tries = {key: tries[key] for key in tries if key[1] in wanted.get(key[0], ())}
+        self.people.catalog_changed(wanted)
 
     # --- machines -----------------------------------------------------------------------------
 

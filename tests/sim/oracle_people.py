@@ -4,7 +4,7 @@
 """
 
 import collections
-from collections.abc import Callable, Set
+from collections.abc import Callable, Container, Mapping, Set
 from typing import TYPE_CHECKING
 
 from llmgw.agent.core import AgentState
@@ -133,6 +133,10 @@ class PeopleOracle:
     def confirmed(self, shard: ShardKey) -> None:
         """Its node speaks of this shard."""
         self._offered.pop(shard, None)
+
+    def catalog_changed(self, wanted: Mapping[str, Container[str]]) -> None:
+        """Generations that nobody wants any more blame nobody when they come back."""
+        self._blamed = {key: said for key, said in self._blamed.items() if key[1] in wanted.get(key[0], ())}
 
     def forgiven(self, model: str) -> None:
         """People cleared what is held against a model."""
