@@ -70,7 +70,10 @@ class Leader:
     def _status(self) -> int | None:
         if self._child is None:
             return None
-        found = os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED | os.WNOWAIT)
+        try:
+            found = os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED | os.WNOWAIT)
+        except ChildProcessError:  # the kernel has reaped it, or somebody in this process has
+            return None
         assert found is not None
         return found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
 
@@ -87,6 +90,12 @@ class Leader:
         if self._gone is not None and not self._gone.is_set():
             asyncio.get_running_loop().remove_reader(self._pidfd)
         self._kernel.let_go(self._pidfd)
+
+
+def hear_of_children() -> None:
+    """Undo an inherited SIGCHLD=ignore: the kernel would keep no exit status for us, nor for the engines' own children."""
+    if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
 def launch(

@@ -16,7 +16,7 @@ import secrets
 import ssl
 from collections.abc import Callable, Mapping
 
-from llmgw.agent import cgroups, core, inventory, launcher, marks, probe, procfs
+from llmgw.agent import cgroups, core, inventory, launcher, marks, probe, process, procfs
 from llmgw.agent.cache import Cache
 from llmgw.agent.connection import Link
 from llmgw.agent.engine_check import EngineCheck
@@ -83,6 +83,7 @@ async def run(settings: Settings, *, ready: Callable[[str], None] | None = None)
 
     Raises errors.Failed where the state directory is somebody else's, or nothing can be made in it.
     """
+    process.hear_of_children()
     with StateDir(settings.state_dir).held() as state:
         try:
             agent = _Agent(settings, state, SystemClock())

@@ -66,6 +66,40 @@ def test_the_exit_of_a_child_is_known(tmp_path: pathlib.Path, code: str, status:
     asyncio.run(story())
 
 
+@pytest.fixture
+def deaf() -> Iterator[None]:
+    """A parent that ignored SIGCHLD: its children inherit that over exec, and the kernel reaps theirs."""
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    yield
+    signal.signal(signal.SIGCHLD, before)
+
+
+@pytest.mark.usefixtures("deaf")
+def test_an_exit_that_the_kernel_did_not_keep_is_unknown(tmp_path: pathlib.Path) -> None:
+    """The end is seen all the same, and nobody is ended for want of a number."""
+
+    async def story() -> None:
+        leader = begin(tmp_path, "import time; time.sleep(0.3); raise SystemExit(7)")
+        assert await leader.ended() is None
+        assert procfs.stat(leader.identity.pid) is None  # no zombie: it was reaped for us
+        await swept(leader)
+
+    asyncio.run(story())
+
+
+@pytest.mark.usefixtures("deaf")
+def test_an_inherited_deafness_is_undone(tmp_path: pathlib.Path) -> None:
+    """Exits are known again, and the engine does not inherit it either."""
+
+    async def story() -> None:
+        process.hear_of_children()
+        leader = begin(tmp_path, "import signal as s; raise SystemExit(7 + (s.getsignal(s.SIGCHLD) != 0))")
+        assert await leader.ended() == 7
+        await swept(leader)
+
+    asyncio.run(story())
+
+
 def test_a_child_is_not_reaped_before_its_sweep(tmp_path: pathlib.Path) -> None:
     """Its zombie keeps its session's number; after the sweep it is gone."""
 
