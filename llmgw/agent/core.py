@@ -373,10 +373,10 @@ class Sweep:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class EndOrphan:
-    """Kill what carries this mark and verify, on its `cards` too; answered by OrphanEnded."""
+    """Kill what carries this mark and verify, on its `cards` too (None = any); answered by OrphanEnded."""
 
     cookie: str
-    cards: tuple[str, ...] = ()
+    cards: tuple[str, ...] | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -610,7 +610,7 @@ def _undescribed(state: AgentState, event: Undescribed) -> Step:
 def _heard(state: AgentState) -> Step:
     """Whoever could still have described the orphans has spoken: they end."""
     ending = dataclasses.replace(state, orphans=(), ending=(*state.ending, *state.orphans))
-    return ending, tuple(EndOrphan(stray.cookie, stray.cards or ()) for stray in state.orphans)
+    return ending, tuple(EndOrphan(stray.cookie, stray.cards) for stray in state.orphans)
 
 
 def _orphan_ended(state: AgentState, cookie: str) -> Step:

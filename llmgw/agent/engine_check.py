@@ -153,5 +153,5 @@ def _stamp(path: str) -> str:
     return f"{found.st_mtime_ns}:{found.st_size}"
 
 
-def _no_card(_: frozenset[int]) -> str:
+async def _no_card(_: frozenset[int]) -> str:
     return ""

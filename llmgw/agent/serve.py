@@ -21,7 +21,7 @@ from llmgw.agent.cache import Cache
 from llmgw.agent.connection import Link
 from llmgw.agent.engine_check import EngineCheck
 from llmgw.agent.fetch import Limits as FetchLimits
-from llmgw.agent.gpus import Gpus
+from llmgw.agent.gpus import Gpus, NvmlTimers
 from llmgw.agent.inventory import Inventory
 from llmgw.agent.launcher import Launcher
 from llmgw.agent.log_answers import LogAnswers
@@ -71,6 +71,7 @@ class Settings:
     hub: Hub = dataclasses.field(default_factory=Hub)
     fetch: FetchLimits = dataclasses.field(default_factory=FetchLimits)
     timers: SupervisorTimers = dataclasses.field(default_factory=SupervisorTimers)
+    nvml: NvmlTimers = dataclasses.field(default_factory=NvmlTimers)
     limits: core.Limits = dataclasses.field(default_factory=core.Limits)
     progress_every: float = 1.0
     inventory_every: float = 30.0
@@ -111,7 +112,7 @@ class _Agent:
         self._unkept = ""
         self._scrape: asyncio.Server | None = None
         self._look = asyncio.Event()
-        self._gpus = Gpus()
+        self._gpus = Gpus(clock, settings.nvml, self._look.set)
         chance = unseeded()
         self._cache = Cache(settings.cache or settings.state_dir / "cache")
         self._weights = Weights(self._cache, self.tasks, clock, chance, settings.fetch, settings.hub)
@@ -218,6 +219,7 @@ class _Agent:
 
     async def _connect(self) -> Channel:
         s = self._settings
+        await self._gpus.look()
         headers = bearer(s.token)
         return await connect(s.control_host, s.control_port, "/agent", headers=headers, tls=s.control_tls)
 
@@ -258,12 +260,13 @@ class _Agent:
 
     def _warnings(self) -> tuple[str, ...]:
         unkept = (self._unkept,) if self._unkept else ()
+        silent = (f"cannot see its cards: {silence}",) if (silence := self._gpus.silence) else ()
         broken = (
             f"{engine.name} does not run: {engine.checked}"
             for engine in self._checks.remembered(self._engines)
             if engine.works is False
         )
-        warnings = (*self._problems, *unkept, *broken, *self._supervisor.warnings())
+        warnings = (*self._problems, *unkept, *silent, *broken, *self._supervisor.warnings())
         return tuple(map(safe, warnings))
 
     def _report(self, statuses: tuple[ShardStatus, ...]) -> None:
@@ -289,6 +292,7 @@ class _Agent:
                     await self._look.wait()
             await self._supervisor.look()
             self._look.clear()
+            await self._gpus.look()
             if self._unkept:
                 self._keep_obeyed()
             info = await asyncio.to_thread(self._info)

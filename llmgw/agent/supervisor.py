@@ -9,7 +9,7 @@ import asyncio
 import dataclasses
 import logging
 import pathlib
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol
 
 from llmgw.agent import adopt, core, logs, marks, process, procfs
@@ -44,8 +44,10 @@ class Weights(Protocol):
         ...
 
 
-Charged = Callable[[frozenset[int], tuple[str, ...]], str]
-"""Which GPU memory is still charged to these pids, or to the dead on these cards, in words; empty = none."""
+Charged = Callable[[frozenset[int], tuple[str, ...] | None], Awaitable[str]]
+"""Which GPU memory is still charged to these pids, or to the dead on these cards (None = nobody knows which),
+in words; empty = none.
+"""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -177,7 +179,7 @@ class Supervisor:
                 if stray.cookie not in alive:
                     self.tell(core.OrphanEnded(stray.cookie))
 
-    async def _end_orphan(self, identity: marks.Identity, cards: tuple[str, ...]) -> None:
+    async def _end_orphan(self, identity: marks.Identity, cards: tuple[str, ...] | None) -> None:
         tree = Tree(identity, self._launcher.cgroups)
         await tree.sweep(self._timers.sweep, lambda pids: self._holds(pids, cards), log.error)
         self.tell(core.OrphanEnded(identity.cookie))

@@ -7,7 +7,7 @@ this returns, and not before.
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from llmgw.agent import marks, process, procfs
 from llmgw.agent.cgroups import Cgroups
@@ -25,7 +25,7 @@ class SweepTimers:
     slow_look: float = 1.0
 
 
-Holds = Callable[[frozenset[int]], str]
+Holds = Callable[[frozenset[int]], Awaitable[str]]
 """Which GPU memory is still charged to these pids, in words; empty = none."""
 
 
@@ -123,12 +123,12 @@ class Tree:
             left = await asyncio.to_thread(self.kill)
         except OSError as error:
             return f"cannot look at its processes: {error.strerror}"
-        return self.remains(left, seen, holds)
+        return self.remains(left, seen) or await holds(frozenset(seen))
 
-    def remains(self, left: tuple[procfs.Stat, ...], seen: set[int], holds: Holds) -> str:
-        """What a round that found `left` leaves, in words; its pids join those that were `seen`."""
+    def remains(self, left: tuple[procfs.Stat, ...], seen: set[int]) -> str:
+        """Who a round found, in words; empty = nobody. Their pids join those that were `seen`."""
         seen.update(stat.pid for stat in left)
-        return _named(left) if left else holds(frozenset(seen))
+        return _named(left) if left else ""
 
     def kill(self) -> tuple[procfs.Stat, ...]:
         """One round: everybody in the tree is sent SIGKILL. Returns who was there."""

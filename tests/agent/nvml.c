@@ -5,13 +5,20 @@
      badN           card N cannot be had at all
      lostN          card N fell off the bus: it is there, and every question is answered with "GPU is lost"
      migN           card N is cut into slices: 0 and 2 of three exist
+     hang=PATH      as long as there is a file PATH, asking for a card does not return
+     stuck=PATH     as long as there is a file PATH, the start of the library does not return
+     garbledN       the name of card N has a byte 0xff and a control character
+     namelessN      the UUID of card N has a byte 0xff
+     hugeN          card N says it has more memory than can be
+     rude           a bad card's error is one that nobody knows, and its words have a byte 0xff
      pid=P          process P holds 512 MiB of card 0; pid=P@N of card N, pid=P@N.S of its slice S,
                     pid=P@N:M so many MiB, pid=P@N:? an amount that the driver does not tell */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-enum { OK = 0, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7, GPU_IS_LOST = 15 };
+enum { OK = 0, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7, GPU_IS_LOST = 15, UNHEARD_OF = 542 };
 enum { MOST = 8, SLICES = 3, WHOLE = -1 };
 typedef int nvmlReturn_t;
 typedef struct device { int card, slice; } *nvmlDevice_t;
@@ -29,6 +36,13 @@ static int count(void) {
     const char *found = strstr(words(), "cards=");
     int number = found ? atoi(found + 6) : 2;
     return number < 0 ? 0 : number > MOST ? MOST : number;
+}
+/* While the file that `word` names is there, nothing returns. */
+static void wait_for(const char *word) {
+    char path[256] = "";
+    const char *found = strstr(words(), word);
+    if (!found || sscanf(found + strlen(word), "%255s", path) != 1) return;
+    while (access(path, F_OK) == 0) usleep(5000);
 }
 static int exists(int slice) { return slice == 0 || slice == 2; }
 
@@ -48,15 +62,19 @@ static unsigned int processes(nvmlDevice_t device, nvmlProcessInfo_t *infos, uns
     return number;
 }
 
-nvmlReturn_t nvmlInitWithFlags(unsigned int flags) { (void)flags; return OK; }
-nvmlReturn_t nvmlInit_v2(void) { return OK; }
+nvmlReturn_t nvmlInitWithFlags(unsigned int flags) { (void)flags; wait_for("stuck="); return OK; }
+nvmlReturn_t nvmlInit_v2(void) { wait_for("stuck="); return OK; }
 nvmlReturn_t nvmlShutdown(void) { return OK; }
-const char *nvmlErrorString(nvmlReturn_t code) { return code == GPU_IS_LOST ? "GPU is lost" : "fake error"; }
+const char *nvmlErrorString(nvmlReturn_t code) {
+    if (strstr(words(), "rude")) return "GPU \xff lost";
+    return code == GPU_IS_LOST ? "GPU is lost" : "fake error";
+}
 nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *found) { *found = (unsigned int)count(); return OK; }
 nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *device) {
+    wait_for("hang=");
     int card = strstr(words(), "swap") ? count() - 1 - (int)index : (int)index;
     if (card < 0 || card >= count()) return NOT_FOUND;
-    if (has("bad", card)) return GPU_IS_LOST;
+    if (has("bad", card)) return strstr(words(), "rude") ? UNHEARD_OF : GPU_IS_LOST;
     cards[card] = (struct device){card, WHOLE};
     *device = &cards[card];
     return OK;
@@ -64,13 +82,15 @@ nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *dev
 nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *text, unsigned int size) {
     char letter = (char)('a' + device->card);
     if (has("lost", device->card)) return GPU_IS_LOST;
-    if (device->slice == WHOLE) snprintf(text, size, "GPU-%c%c%c%c", letter, letter, letter, letter);
+    if (has("nameless", device->card)) snprintf(text, size, "GPU-\xff");
+    else if (device->slice == WHOLE) snprintf(text, size, "GPU-%c%c%c%c", letter, letter, letter, letter);
     else snprintf(text, size, "MIG-%c%c%c%c-%d", letter, letter, letter, letter, device->slice);
     return OK;
 }
 nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *text, unsigned int size) {
     if (has("lost", device->card)) return GPU_IS_LOST;
-    snprintf(text, size, device->slice == WHOLE ? "Fake H100" : "Fake H100 MIG 1g.10gb");
+    if (has("garbled", device->card)) snprintf(text, size, "Fake \xff\x1b H100");
+    else snprintf(text, size, device->slice == WHOLE ? "Fake H100" : "Fake H100 MIG 1g.10gb");
     return OK;
 }
 nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory) {
@@ -80,6 +100,7 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory) 
     memory->total = device->slice == WHOLE ? 80ull << 30 : 10ull << 30;
     memory->used = device->card == 0 && device->slice == WHOLE && !number ? 512ull << 20 : 0;
     for (unsigned int i = 0; i < number && i < 16; i++) memory->used += found[i].used == ~0ull ? 1ull << 30 : found[i].used;
+    if (has("huge", device->card)) memory->total = memory->used = ~0ull - 1;
     memory->free = memory->total - memory->used;
     return OK;
 }

@@ -1,24 +1,83 @@
 """Cards through the true NVML binding, against a shared library of ours where there is no GPU."""
 
+import asyncio
 import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
+from llmgw.agent import marks
+from llmgw.fleet.node import NodeInfo
+from llmgw.fleet.shard import ShardStatus
+from llmgw.wire import messages as wire
+from tests.agent.house import program, until
+from tests.agent.making import assign, spec, start, stop
+from tests.agent.test_connection import Control
+from tests.support.ports import free_block
+from tests.support.processes import Processes
+from tests.transport.harness import listening
+
 READ = """
-import dataclasses, json, sys
-from llmgw.agent.gpus import Gpus
-gpus = Gpus()
-ours, asked = ([int(pid) for pid in words.split(",") if pid] for words in sys.argv[1:3])
-cards, of = gpus.read(ours), sys.argv[3].split()
-held = gpus.held(asked, of)
-print(json.dumps([cards if cards is None else [dataclasses.asdict(card) for card in cards], held]))
-gpus.close()
+import asyncio, dataclasses, json, sys
+from llmgw.agent.gpus import Gpus, NvmlTimers
+from llmgw.kit.clock import SystemClock
+async def story():
+    gpus = Gpus(SystemClock(), NvmlTimers(), lambda: None)
+    await gpus.look()
+    ours, asked = ([int(pid) for pid in words.split(",") if pid] for words in sys.argv[1:3])
+    cards, of = gpus.read(ours), sys.argv[3].split()
+    held = await gpus.held(asked, of)
+    print(json.dumps([cards if cards is None else [dataclasses.asdict(card) for card in cards], held]))
+    gpus.close()
+asyncio.run(story())
+"""
+
+HANG = """
+import asyncio, json, pathlib, sys, threading, time
+from llmgw.agent.gpus import Gpus, NvmlTimers
+from llmgw.kit.clock import SystemClock
+flag, ticks, changes = pathlib.Path(sys.argv[1]), [], []
+async def tick():
+    while True:
+        ticks.append(threading.active_count())
+        await asyncio.sleep(0.01)
+def seen(gpus):
+    return [[card.uuid, card.healthy, card.said] for card in gpus.read(()) or ()]
+async def held(gpus, *asked):
+    return await gpus.held(*asked)
+async def story():
+    gpus = Gpus(SystemClock(), NvmlTimers(within=0.2), lambda: changes.append(gpus.silence))
+    ticking = asyncio.create_task(tick())
+    told = {"started": await gpus.look()}
+    if not flag.exists():
+        told["before"] = seen(gpus)
+        flag.touch()
+        ticks.clear()
+    told["during"] = await asyncio.gather(*(held(gpus, (4711,), ("GPU-aaaa",)) for _ in range(20)))
+    told["unknown"], told["cpu"] = await held(gpus, (4711,), None), await held(gpus, (4711,), ())
+    told["ticks"], told["threads"], told["cards"] = len(ticks), max(ticks), seen(gpus)
+    while "400ms" not in gpus.silence:
+        await asyncio.sleep(0.01)
+    told["later"] = gpus.silence
+    flag.unlink()
+    while gpus.silence:
+        await asyncio.sleep(0.01)
+    told["again"], told["after"] = await held(gpus, (4711,), ("GPU-aaaa",)), seen(gpus)
+    told["changes"] = changes
+    ticking.cancel()
+    flag.touch()  # and an end while it hangs, once more, is an end
+    hanging = asyncio.create_task(gpus.look())
+    await asyncio.sleep(0.05)
+    print(json.dumps(told), flush=True)
+    gpus.close()
+asyncio.run(story())
 """
 
 
@@ -39,15 +98,16 @@ def read(
 ) -> tuple[Any, str]:
     """What a process sees that loads NVML from `library`; None = the one of this machine, if it has one."""
     env = {**os.environ, "FAKE_NVML": words, **({"LD_LIBRARY_PATH": str(library)} if library else {})}
-    done = subprocess.run(
-        [sys.executable, "-c", READ, ours, asked, cards_of],
-        env=env,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    cards, held = json.loads(done.stdout)
+    cards, held = told_by(READ, ours, asked, cards_of, env=env)
     return cards, held
+
+
+def told_by(program: str, *arguments: str, env: Mapping[str, str]) -> Any:
+    """What a program of ours prints, as JSON. It has to end by itself."""
+    argv = [sys.executable, "-c", program, *arguments]
+    done = subprocess.run(argv, env=env, check=False, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
 def test_cards_by_uuid_with_their_memory(library: pathlib.Path) -> None:
@@ -174,3 +234,147 @@ def test_a_machine_without_nvml_knows_no_cards(tmp_path: pathlib.Path) -> None:
     """Not known is None, never an empty list: nothing is concluded from it."""
     (tmp_path / "libnvidia-ml.so.1").write_text("a driver that was half removed")
     assert read(tmp_path, "", asked="1") == (None, "")
+
+
+@pytest.mark.parametrize(
+    ("word", "uuid", "name", "said"),
+    [
+        ("garbled0", "GPU-aaaa", "Fake \N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER} H100", ""),
+        ("nameless0", "card-0", "unknown", "card 0: its UUID 'GPU-\N{REPLACEMENT CHARACTER}' cannot be used"),
+        ("rude bad0", "card-0", "unknown", "card 0: GPU \N{REPLACEMENT CHARACTER} lost"),
+        (
+            "huge0",
+            "card-0",
+            "unknown",
+            "card 0: it says that 18446744.1 TB of 18446744.1 TB of memory are used, which no card has",
+        ),
+    ],
+)
+def test_whatever_bytes_a_driver_says_are_data(
+    library: pathlib.Path, word: str, uuid: str, name: str, said: str
+) -> None:
+    """Words are replaced as far as they are none; a card that cannot be told apart is that card's fault alone."""
+    odd, good = read(library, f"{word} pid=4711@1")[0]
+    assert (odd["uuid"], odd["name"], odd["healthy"], odd["said"]) == (uuid, name, not said, said)
+    assert (good["uuid"], good["healthy"], good["foreign"] >> 20) == ("GPU-bbbb", True, 512)
+    held = read(library, f"{word} pid=4711@1", asked="4711")[1]
+    assert held == "GPU 1 still charges 512 MiB to pid 4711, which has ended"
+
+
+@pytest.mark.parametrize("word", ["hang", "stuck"])
+def test_a_driver_that_hangs_holds_up_nobody(
+    library: pathlib.Path, tmp_path: pathlib.Path, word: str
+) -> None:
+    """One thread waits for it, everything else goes on; no memory is taken for free; once it answers all is as before."""
+    flag = tmp_path / "flag"
+    if word == "stuck":
+        flag.touch()
+    env = {**os.environ, "FAKE_NVML": f"{word}={flag}", "LD_LIBRARY_PATH": str(library)}
+    told = told_by(HANG, str(flag), env=env)
+    well = [["GPU-aaaa", True, ""], ["GPU-bbbb", True, ""]]
+    said = "NVML has not answered for 200ms"
+    assert told["started"] == (word == "hang")
+    assert told.get("before", well) == well
+    assert set(told["during"]) == {f"cannot verify that the memory of its cards is free: {said}"}
+    assert (told["unknown"], told["cpu"]) == (told["during"][0], "")
+    assert told["cards"] == ([[uuid, False, said] for uuid, *_ in well] if word == "hang" else [])
+    assert told["ticks"] > 10
+    assert told["threads"] == 2
+    assert told["later"] == "NVML has not answered for 400ms"
+    assert (told["again"], told["after"]) == ("", well)
+    assert told["changes"] == [said, ""]
+
+
+class Plane(Control):
+    """A control plane that says what its one agent has told it."""
+
+    seq = 100
+
+    async def order(self, command: wire.Command) -> None:
+        """Send a command as the next in its sequence."""
+        self.seq += 1
+        numbered = command.model_copy(update={"seq": self.seq, "epoch": self.epoch})
+        await self.channels[-1].send(wire.encode(numbered))
+
+    @property
+    def beats(self) -> int:
+        """Heartbeats of the newest stream."""
+        return self.kinds().count("heartbeat") if self.streams else 0
+
+    def reports(self) -> list[wire.Report]:
+        """Everything that was reported."""
+        return [said for stream in self.streams for said in stream if isinstance(said, wire.Report)]
+
+    def shard(self) -> ShardStatus | None:
+        """The newest word of the only shard."""
+        said = [status for report in self.reports() for status in report.statuses]
+        return said[-1] if said else None
+
+    def info(self) -> NodeInfo:
+        """The newest word of the node."""
+        (register, *_), *_ = self.streams
+        assert isinstance(register, wire.Register)
+        return next((report.info for report in reversed(self.reports()) if report.info), register.info)
+
+
+def test_an_agent_whose_driver_hangs_goes_on(library: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """A shard that ends meanwhile keeps its card, the cards are withdrawn; heartbeats come, and one connection holds it all."""
+    flag, ports = tmp_path / "hangs", free_block(40)
+    env = {"FAKE_NVML": f"hang={flag}", "LD_LIBRARY_PATH": str(library)}
+    options = (
+        "--state-dir",
+        str(tmp_path / "a"),
+        "--ports",
+        f"{ports.start}-{ports.start + 39}",
+        "--metrics",
+        "off",
+    )
+    timers = ("nvml.within=300ms", "sweep.patience=200ms", "sweep.slow_look=50ms", "health.look=20ms")
+    engine = (
+        "--engine",
+        f"llamacpp={program(tmp_path)}",
+        *(word for timer in timers for word in ("--timer", timer)),
+    )
+
+    def state() -> str:
+        return shard.state if (shard := plane.shard()) is not None else ""
+
+    async def story() -> None:
+        async with listening(plane.serve) as (_, port):
+            processes.llmgw("agent", "agent", "--control", f"127.0.0.1:{port}", *options, *engine, env=env)
+            await until(lambda: plane.beats, "a heartbeat")
+            assert [card.healthy for card in plane.info().gpus or ()] == [True, True]
+            source = f"file://{tmp_path}/alpha.gguf"
+            shard = spec(nodes=(plane.info().id,), port=ports.start, source=source, gpus=("GPU-aaaa",))
+            await plane.order(assign(shard))
+            await until(lambda: state() == "held", "held")
+            await plane.order(start(shard))
+            await until(lambda: state() == "ready", "ready")
+            flag.touch()
+            await plane.order(stop(shard, grace=0.1))
+            await until(lambda: not all(card.healthy for card in plane.info().gpus or ()), "withdrawn")
+            await until(lambda: "NVML" in getattr(plane.shard(), "reason", ""), "why it lingers")
+            beats = plane.beats
+            await until(lambda: plane.beats >= beats + 10, "heartbeats while it hangs")
+            assert state() == "stopping"
+            assert (plane.shard() or shard).reason.startswith(
+                "cannot verify that the memory of its cards is free"
+            )  # type: ignore[union-attr]
+            assert {card.said[:21] for card in plane.info().gpus or ()} == {"NVML has not answered"}
+            assert plane.info().warnings[0].startswith("cannot see its cards: NVML has not answered for ")
+            flag.unlink()
+            await until(lambda: state() == "gone", "gone")
+            await until(lambda: all(card.healthy for card in plane.info().gpus or ()), "healthy again")
+            assert plane.info().warnings == ()
+            assert len(plane.streams) == 1
+
+    (tmp_path / "alpha.gguf").touch()
+    plane = Plane(heartbeat=0.1)
+    try:
+        with Processes(tmp_path) as processes:
+            asyncio.run(story())
+    finally:
+        flag.unlink(missing_ok=True)
+        for path in tmp_path.glob("a/node-id"):
+            for mark in marks.scan(path.read_text()):
+                os.kill(mark.pid, signal.SIGKILL)

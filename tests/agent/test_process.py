@@ -47,8 +47,13 @@ def _nobody_is_left() -> Iterator[None]:
 async def swept(leader: process.Leader) -> list[str]:
     """Sweep the leader's tree; what was said about who lingers."""
     said: list[str] = []
-    await Tree(leader.identity, None, leader).sweep(FAST, lambda _: "", said.append)
+    await Tree(leader.identity, None, leader).sweep(FAST, no_card, said.append)
     return said
+
+
+async def no_card(_: object) -> str:
+    """No card charges anybody."""
+    return ""
 
 
 @pytest.mark.parametrize(
@@ -199,7 +204,7 @@ def test_memory_that_is_still_charged_holds_the_sweep_up(tmp_path: pathlib.Path)
         asked: list[frozenset[int]] = []
         said: list[str] = []
 
-        def holds(pids: frozenset[int]) -> str:
+        async def holds(pids: frozenset[int]) -> str:
             asked.append(pids)
             return "" if said else "GPU 0 still charges 512 MiB"
 
@@ -222,7 +227,7 @@ def test_what_cannot_be_killed_is_named(tmp_path: pathlib.Path, monkeypatch: pyt
             said.append(words)
             monkeypatch.setattr(process, "kill", kill)
 
-        await Tree(leader.identity, None, leader).sweep(FAST, lambda _: "", lingers)
+        await Tree(leader.identity, None, leader).sweep(FAST, no_card, lingers)
         assert said[0].startswith(f"cannot end pid {leader.identity.pid} (state S)")
 
     asyncio.run(story())

@@ -439,15 +439,15 @@ class Agent:
         tree, held.tree = held.tree, None
         self._sweep_on(tree, held.record.spec.gpus, key, {tree.identity.pid} - {0}, Sweeping(self.clock.now))
 
-    def _end_orphan(self, identity: Identity, cards: tuple[str, ...]) -> None:
+    def _end_orphan(self, identity: Identity, cards: tuple[str, ...] | None) -> None:
         tree = Tree(identity, self.machine.groups, kernel=self.machine.kernel)
-        self._sweep_on(tree, cards, None, {identity.pid} - {0}, Sweeping(self.clock.now))
+        self._sweep_on(tree, cards or (), None, {identity.pid} - {0}, Sweeping(self.clock.now))
 
     def _sweep_on(
         self, tree: Tree, gpus: tuple[str, ...], key: ShardKey | None, seen: set[int], sweeping: Sweeping
     ) -> None:
         """One look of a sweep, and the next one; `key` None = an orphan."""
-        remains = tree.remains(tree.kill(), seen, lambda pids: self.machine.charged(pids, gpus))
+        remains = tree.remains(tree.kill(), seen) or self.machine.charged(frozenset(seen), gpus)
         after = sweeping.looked(remains, self.clock.now, SWEEPS)
         if after.late and remains and key is not None:
             self._feed(core.Lingers(key, remains))

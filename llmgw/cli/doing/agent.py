@@ -10,6 +10,7 @@ import click
 from llmgw.agent import serve
 from llmgw.agent.core import Limits
 from llmgw.agent.fetch import Limits as FetchLimits
+from llmgw.agent.gpus import NvmlTimers
 from llmgw.agent.health import HealthTimers
 from llmgw.agent.serve import Settings
 from llmgw.agent.supervisor import SupervisorTimers
@@ -27,6 +28,7 @@ PARTS: dict[str, Any] = {
     "health": HealthTimers(),
     "sweep": SweepTimers(),
     "fetch": FetchLimits(),
+    "nvml": NvmlTimers(),
     "core": Limits(),
 }
 """Whose timers `--timer` sets, as PART.NAME."""
@@ -69,6 +71,7 @@ def run(
         timers=dataclasses.replace(set_to["supervisor"], health=set_to["health"], sweep=set_to["sweep"]),
         fetch=set_to["fetch"],
         limits=set_to["core"],
+        nvml=set_to["nvml"],
         metrics=metrics,
         hub=Hub(hub.rstrip("/"), os.environ.get("HF_TOKEN", "")),
     )
