@@ -14,7 +14,8 @@ import pathlib
 import platform
 import secrets
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
 
 from llmgw.agent import cgroups, core, inventory, launcher, marks, probe, process, procfs
 from llmgw.agent.cache import Cache
@@ -32,6 +33,7 @@ from llmgw.agent.supervisor import Supervisor, SupervisorTimers
 from llmgw.agent.unit import warning as unit_warning
 from llmgw.agent.weights import Weights
 from llmgw.catalog.hub import Hub
+from llmgw.errors import LlmgwError
 from llmgw.fleet.node import InstalledEngine, NodeInfo
 from llmgw.fleet.shard import ShardStatus
 from llmgw.kit.chance import unseeded
@@ -322,24 +324,40 @@ class _Agent:
 
     def _obey(self, command: Command) -> None:
         if isinstance(command, messages.Collect):
-            self.tasks.start(f"collect {command.seq}", self._collect(command))
+            self._answer(command, "collect", self._collect(command))
         elif isinstance(command, messages.Logs):
-            self.tasks.start(f"logs {command.seq}", self._send_log(command))
+            self._answer(command, "read a log", self._read_log(command))
         elif isinstance(command, messages.Check):
-            self.tasks.start(f"check {command.seq}", self._check(command))
+            self._answer(command, "check the engines", self._check(command))
         else:
             self._supervisor.order(command)
 
-    async def _check(self, command: messages.Check) -> None:
+    def _answer(self, command: Command, what: str, work: Coroutine[Any, Any, messages.Result]) -> None:
+        self.tasks.start(f"{command.kind} {command.seq}", self._answered(command.seq, what, work))
+
+    async def _answered(self, seq: int, what: str, work: Coroutine[Any, Any, messages.Result]) -> None:
+        """Whatever this machine refuses is an answer too: it ends one command, not the agent."""
+        try:
+            result = await work
+        except LlmgwError as error:
+            result = messages.Result(seq=seq, ok=False, said=safe(error.said))
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename else ""
+            said = f"cannot {what}: {where}{error.strerror or error}"
+            result = messages.Result(seq=seq, ok=False, said=safe(said))
+        self._link.answer(result)
+
+    async def _check(self, command: messages.Check) -> messages.Result:
         engines = await self._checks.run(self._engines)
-        data = {"engines": [dataclasses.asdict(engine) for engine in engines]}
-        self._link.answer(messages.Result(seq=command.seq, data=data))
         self._look.set()
+        return messages.Result(
+            seq=command.seq, data={"engines": [dataclasses.asdict(engine) for engine in engines]}
+        )
 
-    async def _send_log(self, command: messages.Logs) -> None:
-        self._link.answer(await self._log_answers.answer(command, self._supervisor.state.shards))
+    async def _read_log(self, command: messages.Logs) -> messages.Result:
+        return await self._log_answers.answer(command, self._supervisor.state.shards)
 
-    async def _collect(self, command: messages.Collect) -> None:
+    async def _collect(self, command: messages.Collect) -> messages.Result:
         shards = self._supervisor.state.shards.values()
         outcomes = await self._weights.collect(
             command.entries,
@@ -347,6 +365,7 @@ class _Agent:
             self._obeyed.revision,
             {kept.spec.cache_name for kept in shards},
         )
-        data = {"entries": [dataclasses.asdict(outcome) for outcome in outcomes]}
-        self._link.answer(messages.Result(seq=command.seq, data=data))
         self._look.set()
+        return messages.Result(
+            seq=command.seq, data={"entries": [dataclasses.asdict(outcome) for outcome in outcomes]}
+        )

@@ -334,3 +334,23 @@ def test_a_check_runs_the_engine_and_is_told_from_then_on(lab: Lab) -> None:
                 assert (engine.works, engine.checked.startswith("version")) == (True, True)
 
     asyncio.run(story())
+
+
+def test_a_check_that_cannot_be_made_is_answered(lab: Lab) -> None:
+    """A directory where its output goes, as any engine could leave one: told in words, and once it is gone it is made."""
+
+    async def story() -> None:
+        async with listening(lab.control.serve) as (_, port), lab.agent(port):
+            await until(lambda: lab.joined(1), "registration")
+            there = lab.root / "a" / "check-llamacpp.out"
+            there.mkdir()
+            await lab.order(0, wire.Check(epoch=0, seq=0))
+            await until(lambda: results(lab), "the answer")
+            (first,) = results(lab)
+            assert (first.ok, first.said) == (False, f"cannot check the engines: {there}: Is a directory")
+            there.rmdir()
+            await lab.order(0, wire.Check(epoch=0, seq=0))
+            await until(lambda: len(results(lab)) == 2, "the second answer")
+            assert results(lab)[1].data["engines"][0]["works"] is True
+
+    asyncio.run(story())
