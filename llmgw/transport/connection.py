@@ -27,11 +27,17 @@ log = logging.getLogger(__name__)
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
+LONGEST_HEAD = 8192
+"""Bytes of the headers of one request, as HTTP/2 counts them: 32 more for each."""
+
+SHARE = 0.02
+"""Seconds of the loop that one read may take at a time; what is left of it waits for as long as that took."""
+
 
 class Connection(asyncio.Protocol):
     """One socket's HTTP/2. With `on_channel` it is the server's end, without the client's.
 
-    `heard` = a byte has come; `secure` = nobody on the way reads along.
+    `heard` = a byte has come; `secure` = nobody on the way reads along. `abused` is told why a peer was cut.
     """
 
     def __init__(
@@ -40,6 +46,7 @@ class Connection(asyncio.Protocol):
         *,
         on_channel: Callable[[Channel], None] | None = None,
         paths: frozenset[str] = frozenset(),
+        abused: Callable[[str], None] = log.warning,
     ) -> None:
         self.peer = ""
         self.heard = False
@@ -47,6 +54,7 @@ class Connection(asyncio.Protocol):
         self._limits = limits
         self._on_channel = on_channel
         self._paths = paths
+        self._abused = abused
         self._h2 = _state_machine(limits, client=on_channel is None)
         self._loop = asyncio.get_running_loop()
         self._lost = self._loop.create_future()
@@ -57,6 +65,7 @@ class Connection(asyncio.Protocol):
         self._waiters: list[asyncio.Future[None]] = []
         self._paused = False
         self._said = ""
+        self._rest = b""
         self._heads = FrameHeads(preface=len(PREFACE) if on_channel is not None else 0)
         self._silence = Silence(limits, self._loop.time())
         self._empty_since = self._loop.time()
@@ -81,17 +90,46 @@ class Connection(asyncio.Protocol):
         self._silence.heard(now)
         if self._said:
             return
-        if said := self._heads.feed(data, now):
-            self.shut(f"{self.peer} {said}", h2.errors.ErrorCodes.ENHANCE_YOUR_CALM)
-            return
+        if self._rest:
+            self._rest += data
+        else:
+            self._take(data, now)
+
+    def _take(self, data: bytes, began: float) -> None:
+        """What came, in turns: who sends much work in one piece keeps nobody else waiting for all of it."""
+        at, now = 0, began
+        while at < len(data) and not self._said:
+            if now - began > SHARE:
+                self._put_off(data[at:], now - began)
+                break
+            begin, (at, said) = at, self._heads.feed(data, now, self._channels, at=at)
+            if said:
+                self._abused(f"{self.peer} was cut off: it {said}")
+                self.shut(f"{self.peer} {said}", h2.errors.ErrorCodes.ENHANCE_YOUR_CALM)
+                break
+            self._handle_all(data[begin:at])
+            now = self._loop.time()
+        self._flush()
+        self._wake()
+
+    def _handle_all(self, data: bytes) -> None:
         try:
             for event in self._h2.receive_data(data):
                 self._handle(event)
         except h2.exceptions.ProtocolError as error:
             self._h2.clear_outbound_data_buffer()  # h2's own goodbye, which gives no reason
             self.shut(f"{self.peer} broke HTTP/2: {str(error) or type(error).__name__}", error.error_code)
-        self._flush()
-        self._wake()
+
+    def _put_off(self, rest: bytes, spent: float) -> None:
+        self._rest = rest
+        self._transport.pause_reading()
+        self._loop.call_later(spent, self._go_on)
+
+    def _go_on(self) -> None:
+        rest, self._rest = self._rest, b""
+        if not self._said:
+            self._transport.resume_reading()
+            self._take(rest, self._loop.time())
 
     def pause_writing(self) -> None:
         self._paused = True
@@ -133,6 +171,8 @@ class Connection(asyncio.Protocol):
         status = 404 if path not in self._paths else 405 if headers.get(":method") != "POST" else 200
         try:
             self._h2.send_headers(stream, [(":status", str(status))], end_stream=status != 200)
+            if status != 200 and not self._h2.streams[stream].closed:
+                self._h2.reset_stream(stream)  # nothing that is said on it would be heard
         except h2.exceptions.ProtocolError:
             return  # h2 reads a whole piece before it tells: the reset that follows came with it
         if status == 200 and self._on_channel is not None:
@@ -191,6 +231,7 @@ class Connection(asyncio.Protocol):
         if room <= 0:
             return 0
         self._h2.send_data(stream, bytes(data[:room]))
+        self._heads.sent(room)
         self._flush()
         return room
 
@@ -322,10 +363,11 @@ def _state_machine(limits: Limits, *, client: bool) -> h2.connection.H2Connectio
     values = {
         codes.INITIAL_WINDOW_SIZE: limits.window,
         codes.MAX_CONCURRENT_STREAMS: limits.channels,
-        codes.MAX_HEADER_LIST_SIZE: limits.head,
+        codes.MAX_HEADER_LIST_SIZE: LONGEST_HEAD,
     }
     if client:
         values[codes.ENABLE_PUSH] = 0
+    machine.decoder.max_header_list_size = LONGEST_HEAD  # a peer that never agrees to it is bound too
     machine.local_settings = Settings(client=client, initial_values=values)
     machine.remote_settings = Settings(client=not client, initial_values={})
     return machine

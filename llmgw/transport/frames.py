@@ -1,16 +1,26 @@
 """Reads the heads of a peer's HTTP/2 frames before h2 gets them, and counts what costs us and not the sender.
 
-`transport.connection` feeds it everything that arrives. h2 alone would keep up to 16 MiB of a frame
-before it calls it too long, tells of no frame that comes for a stream that is gone, and counts nothing.
+`transport.connection` feeds it everything that arrives, and gives h2 one turn's work at a time. h2 alone would
+keep up to 16 MiB of a frame before it calls it too long, tells of no frame that comes for a stream that is
+gone, and counts nothing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 LONGEST = 16_384
 """Payload bytes of the longest frame: what we announce, which is HTTP/2's default."""
 
+LONGEST_SETTINGS = 240
+"""Payload bytes of the longest SETTINGS frame: forty of them, and HTTP/2 has ten."""
+
+SMALL = 1024
+"""Payload bytes below which a DATA frame is more work than what it carries."""
+
+TURN = 32
+"""Frames that are handled before others may have a turn."""
+
 _HEAD = 9
-_END_STREAM = 0x1
+_UPDATES_MOST = 10_000
 _KINDS: Mapping[int, str] = {
     0: "DATA",
     1: "HEADERS",
@@ -23,21 +33,28 @@ _KINDS: Mapping[int, str] = {
 }
 
 PER_SECOND: Mapping[str, int] = {
-    "HEADERS": 200,
+    "HEADERS": 50,
+    "long HEADERS": 8192,
     "PRIORITY": 100,
     "RST_STREAM": 100,
     "SETTINGS": 50,
     "PING": 500,
-    "WINDOW_UPDATE": 10_000,
-    "CONTINUATION": 100,
+    "WINDOW_UPDATE": 500,
+    "CONTINUATION": 30,
     "empty DATA": 500,
+    "small DATA": 1000,
+    "stray DATA": 200,
     "unknown": 100,
 }
-"""Frames that a peer in good faith never sends more often; DATA with bytes in it is bounded by its window."""
+"""Frames that a peer in good faith never sends more often; what is long in bytes, of HEADERS and CONTINUATION.
+
+DATA is stray that is for no channel: what was under way when one ended. More DATA than that is bounded by its
+window. WINDOW_UPDATE may come as much more often as the peer was sent something.
+"""
 
 
 class FrameHeads:
-    """Bytes in, in any pieces; the first reason to end the connection out. Pure: `now` is seconds."""
+    """Bytes in, in any pieces; one turn's work and the first reason to end the connection out. Pure: `now` is seconds."""
 
     def __init__(self, per_second: Mapping[str, int] = PER_SECOND, *, preface: int = 0) -> None:
         self._per_second = per_second
@@ -45,21 +62,32 @@ class FrameHeads:
         self._head = b""
         self._second = 0
         self._counts: dict[str, int] = {}
+        self._turn = 0
+        self._updates = 0
 
-    def feed(self, data: bytes, now: float) -> str:
-        """What is wrong with the frames that begin in `data`; empty = nothing."""
+    def sent(self, size: int) -> None:
+        """The peer was sent a DATA frame of `size` bytes: it may say that it read them, of stream and connection."""
+        self._updates = min(_UPDATES_MOST, self._updates + 2 + size // 4096)
+
+    def feed(self, data: bytes, now: float, carried: Container[int] = (), *, at: int = 0) -> tuple[int, str]:
+        """Where in `data` the turn that begins at `at` ends, and what is wrong with its frames; empty = nothing.
+
+        A head ends its turn, so `carried` has each stream that is a channel when DATA for it is judged.
+        """
         if int(now) != self._second:
             self._second = int(now)
             self._counts.clear()
-        at, end = 0, len(data)
+        end = len(data)
         while at < end:
             if self._skip:
                 passed = min(self._skip, end - at)
                 self._skip -= passed
                 at += passed
+            elif self._turn >= TURN and not self._head:
+                break
             elif not self._head and end - at >= _HEAD:
-                if said := self._begun(data[at : at + _HEAD]):
-                    return said
+                if said := self._begun(data[at : at + _HEAD], carried):
+                    return at, said
                 at += _HEAD
             else:
                 piece = data[at : at + _HEAD - len(self._head)]
@@ -67,19 +95,37 @@ class FrameHeads:
                 at += len(piece)
                 if len(self._head) == _HEAD:
                     head, self._head = self._head, b""
-                    if said := self._begun(head):
-                        return said
-        return ""
+                    if said := self._begun(head, carried):
+                        return at, said
+        if not self._skip:
+            self._turn = 0
+        return at, ""
 
-    def _begun(self, head: bytes) -> str:
+    def _begun(self, head: bytes, carried: Container[int]) -> str:
         length = int.from_bytes(head[:3], "big")
         kind = _KINDS.get(head[3], "unknown")
-        if kind == "DATA":
-            kind = "" if length or head[4] & _END_STREAM else "empty DATA"
         self._skip = length
-        if length > LONGEST:
-            return f"sends a frame of {length} bytes, {LONGEST} are allowed"
-        if not kind:
+        self._turn += TURN if kind in ("HEADERS", "CONTINUATION") else 1
+        longest = LONGEST_SETTINGS if kind == "SETTINGS" else LONGEST
+        if length > longest:
+            what = "SETTINGS frame" if kind == "SETTINGS" else "frame"
+            return f"sends a {what} of {length} bytes, {longest} are allowed"
+        if kind == "DATA":
+            return self._data(length, int.from_bytes(head[5:], "big") & 0x7FFFFFFF in carried)
+        if kind == "WINDOW_UPDATE" and self._updates:
+            self._updates -= 1
             return ""
-        self._counts[kind] = self._counts.get(kind, 0) + 1
+        if kind in ("HEADERS", "CONTINUATION") and (said := self._counted("long HEADERS", length)):
+            return said
+        return self._counted(kind)
+
+    def _data(self, length: int, carried: bool) -> str:
+        if not carried and (said := self._counted("stray DATA")):
+            return said
+        if length >= SMALL:
+            return ""
+        return self._counted("small DATA" if length else "empty DATA")
+
+    def _counted(self, kind: str, many: int = 1) -> str:
+        self._counts[kind] = self._counts.get(kind, 0) + many
         return f"floods with {kind} frames" if self._counts[kind] > self._per_second[kind] else ""

@@ -69,3 +69,21 @@ class Silence:
     def doubtful(self, now: float) -> bool:
         """Whether it was silent for so long that it should be asked: whoever talks proves that it is there."""
         return now - self._heard >= DOUBT * self._limits.ping
+
+
+class Seldom:
+    """Which of many lines alike are said: one every so many seconds, with how many were left out. Pure."""
+
+    def __init__(self, every: float = 60.0) -> None:
+        self._every = every
+        self._since: float | None = None
+        self._left_out = 0
+
+    def said(self, line: str, now: float) -> str:
+        """The line as it is said now, empty = not now."""
+        if self._since is not None and now - self._since < self._every:
+            self._left_out += 1
+            return ""
+        more = f" ({self._left_out} more like this since the last line)" if self._left_out else ""
+        self._since, self._left_out = now, 0
+        return line + more

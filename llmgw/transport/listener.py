@@ -16,7 +16,7 @@ from llmgw.transport.channel import Channel, ChannelClosed
 from llmgw.transport.connection import PREFACE, Connection
 from llmgw.transport.http import anybody
 from llmgw.transport.http1 import Door, Handler, Http1, Room
-from llmgw.transport.limits import Limits
+from llmgw.transport.limits import Limits, Seldom
 from llmgw.transport.sockets import peer_of, reason
 
 log = logging.getLogger(__name__)
@@ -42,6 +42,7 @@ class Listener:
         self._limits = limits or Limits()
         self._room = Room(self._limits.bodies)
         self._tasks = Tasks()
+        self._abuses = Seldom()
         self._open: set[_Greeter] = set()
         self._server: asyncio.Server | None = None
 
@@ -94,12 +95,18 @@ class Listener:
     def speak(self, preface: bytes, peer: str) -> asyncio.Protocol | None:
         """The protocol that a client's first bytes ask for, or None: more are needed."""
         if preface.startswith(PREFACE):
-            return Connection(self._limits, on_channel=self._channel_opened, paths=self._paths)
+            return Connection(
+                self._limits, on_channel=self._channel_opened, paths=self._paths, abused=self._abused
+            )
         if PREFACE.startswith(preface):
             return None
         http1 = Http1(self._limits, self._on_request, self._door, self._room)
         self._tasks.start(f"requests of {peer}", http1.serve())
         return http1
+
+    def _abused(self, said: str) -> None:
+        if line := self._abuses.said(said, asyncio.get_running_loop().time()):
+            log.warning("%s", line)
 
     def _channel_opened(self, channel: Channel) -> None:
         self._tasks.start(f"channel {channel.path} of {channel.peer}", self._serve(channel))
