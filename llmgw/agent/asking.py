@@ -1,4 +1,4 @@
-"""Asking an engine over HTTP. Its answer may be anything: it is bounded in bytes and seconds, never decoded.
+"""Asking an engine over HTTP. Its answer may be anything: bounded in bytes, pieces and seconds, never decompressed.
 
 Called by `agent.health` for every probe: eight idle engines are asked as many times a second, so this is
 a connection, a request and h11's reading of the answer, and no client with pools and certificates.
@@ -16,9 +16,11 @@ from llmgw.engines.base import host_port
 from llmgw.kit.text import safe
 from llmgw.kit.units import show_bytes
 
-LARGEST = 4 * 2**20
-"""Bytes of an answer: the counters of the most talkative engine are a tenth of that."""
+LARGEST = 512 * 2**10
+"""Bytes of an answer as they come, head and framing too: the counters of the most talkative engine are fewer."""
 
+PIECES = 4096
+"""Parts of an answer, as it is framed or as it comes: each costs the same, however few bytes it has."""
 
 PIECE = 65_536
 
@@ -48,9 +50,9 @@ class Answer:
 
 
 class NoAnswer(Exception):
-    """There is none, and why; `odd` = what came cannot be one."""
+    """There is none, and why; `odd` = what came cannot be one, `large` = there is more of it than is read."""
 
-    def __init__(self, outcome: Literal["refused", "late", "broke", "odd"], said: str) -> None:
+    def __init__(self, outcome: Literal["refused", "late", "broke", "odd", "large"], said: str) -> None:
         super().__init__(said)
         self.outcome, self.said = outcome, said
 
@@ -107,16 +109,19 @@ async def _answer(reader: asyncio.StreamReader, path: str) -> Answer:
     machine = h11.Connection(h11.CLIENT)
     machine.send(h11.Request(method="GET", target="/", headers=[("host", "-")]))
     machine.send(h11.EndOfMessage())
-    status, raw = 0, bytearray()
-    while True:
+    status, raw, received = 0, bytearray(), 0
+    for _ in range(PIECES):
         match machine.next_event():
             case h11.NEED_DATA:
-                machine.receive_data(await reader.read(PIECE))
+                came = await reader.read(PIECE)
+                received += len(came)
+                if received > LARGEST:
+                    raise NoAnswer("large", f"{path} answers with more than {show_bytes(LARGEST)}")
+                machine.receive_data(came)
             case h11.Response(status_code=code):
                 status = code
             case h11.Data(data=data):
                 raw += data
-                if len(raw) > LARGEST:
-                    raise NoAnswer("odd", f"{path} answers with more than {show_bytes(LARGEST)}")
             case h11.EndOfMessage() | h11.ConnectionClosed():
                 return Answer(status, bytes(raw))
+    raise NoAnswer("large", f"{path} answers in more than {PIECES} pieces")

@@ -8,7 +8,7 @@ import dataclasses
 import math
 import re
 import signal
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, Protocol
 
 from llmgw.catalog.model import Profile
@@ -163,30 +163,39 @@ def _flag(key: str) -> str:
     return key.lstrip("-").replace("_", "-")
 
 
-def metric_sums(text: str) -> Mapping[str, float]:
-    """Prometheus text as name → sum over its label sets. Left out: what does not parse, or is no finite number."""
+def metric_sums(text: str, prefix: str) -> Mapping[str, float]:
+    """Prometheus text as name → sum over its label sets, of names that begin with `prefix`.
+
+    Left out: what does not parse, or is no finite number. Other lines cost no more than being passed over.
+    """
     sums: dict[str, float] = {}
-    for line in text.splitlines():
+    for line in _lines(text, prefix):
         match = _SAMPLE.match(line)
         if match and math.isfinite(summed := sums.get(match["name"], 0.0) + float(match["value"])):
             sums[match["name"]] = summed
     return sums
 
 
+def _lines(text: str, prefix: str) -> Iterator[str]:
+    text, begin = f"\n{text}", -1
+    while (begin := text.find(f"\n{prefix}", begin + 1)) >= 0:
+        end = text.find("\n", begin + 1)
+        yield text[begin + 1 : end if end >= 0 else None]
+
+
 def load_of(text: str, running: str, waiting: str) -> Load | None:
     """The load that two gauges tell; None unless both are there."""
-    sums = metric_sums(text)
-    if running not in sums or waiting not in sums:
-        return None
-    return Load(round(sums[running]), round(sums[waiting]))
+    found = [metric_sums(text, name).get(name) for name in (running, waiting)]
+    counts = [round(value) for value in found if value is not None]
+    return Load(*counts) if len(counts) == len(found) else None
 
 
 def progress_of(text: str, prefix: str) -> float | None:
     """The sum of all counters whose name begins with `prefix`."""
     counters = [
         value
-        for name, value in metric_sums(text).items()
-        if name.startswith(prefix) and name.endswith(("_total", "_count", "_sum"))
+        for name, value in metric_sums(text, prefix).items()
+        if name.endswith(("_total", "_count", "_sum"))
     ]
     return sum(counters) if counters else None
 

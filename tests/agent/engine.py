@@ -89,6 +89,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.answer(503 if "unwell" in DOES else 200, {})
         elif self.path == "/v1/models":
             self.answer(200, "[" * 200_000 if "deep-models" in DOES else {"data": [{"id": NAME}]})
+        elif "long-metrics" in DOES:
+            SEEN.append(self.path)
+            self.answer(
+                200, "x 1\n" * 2**20 + "llamacpp:requests_processing 1\nllamacpp:requests_deferred 0\n"
+            )
         elif "odd-metrics" in DOES:
             self.answer(200, ODD[len(SEEN) % len(ODD)], "gzip" if len(SEEN) % 2 else "identity")
             SEEN.append(self.path)

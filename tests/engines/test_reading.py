@@ -1,5 +1,7 @@
 """What engines say: their counters, and their last words."""
 
+import sys
+
 import pytest
 
 from llmgw.engines import base
@@ -29,6 +31,32 @@ def test_load_is_running_and_waiting() -> None:
 def test_a_page_without_the_counters_tells_nothing(text: str) -> None:
     """Absence is not zero: no load is None, never idle."""
     assert adapter("llamacpp").load(text) is None
+
+
+OWN = "llamacpp:requests_processing"
+
+
+@pytest.mark.parametrize(
+    "noise", ["x 1\n", "llamacpp_requests 1\n", " \n", "#\n", 'x{a="llamacpp:requests_deferred 1"} 1\n']
+)
+def test_lines_of_others_are_not_read(noise: str) -> None:
+    """A page full of somebody else's numbers costs a search, not a look at each of them."""
+    calls: list[str] = []
+    text = noise * (300_000 // len(noise)) + f"{OWN} 1\r\nllamacpp:requests_deferred 2\nllamacpp:x_total 3\n"
+    sys.setprofile(lambda _, what, __: calls.append(what))
+    try:
+        load, progress = adapter("llamacpp").load(text), adapter("llamacpp").progress(text)
+    finally:
+        sys.setprofile(None)
+    assert (load, progress) == (base.Load(1, 2), 3.0)
+    assert len(calls) < 200
+
+
+@pytest.mark.parametrize("tail", ["{", "{\n} 9", "{} \n9", "x 9", "_more 9", " 9" * 3])
+def test_a_line_ends_where_it_ends(tail: str) -> None:
+    """What is open at its end takes nothing of the next line, and a longer name is another one."""
+    text = f"{OWN}{tail}\n{OWN} 1\nllamacpp:requests_deferred 2\n"
+    assert adapter("llamacpp").load(text) == base.Load(10 if tail.startswith(" 9") else 1, 2)
 
 
 @pytest.mark.parametrize(("load", "idle"), [((0, 0), True), ((1, 0), False), ((0, 1), False)])
