@@ -61,6 +61,7 @@ class Launcher:
             raise Failed(f"cannot run {kind.name}: it is not installed on this node")
         must_be_free(spec)
         line = kind.command(spec, str(_wanted(weights, kind)), program)
+        _must_be_passable(spec, line)
         cookie, output = marks.new_cookie(), logs.path_of(self._logs, spec.key)
         group = self.cgroups.make(cookie) if self.cgroups is not None else ""
         record = Record(spec, Identity(cookie, group), argv=line.argv, log=str(output))
@@ -113,6 +114,20 @@ def must_be_free(spec: ShardSpec) -> None:
             pid = procfs.holder(socket.inode)
             who = f"pid {pid}" if pid else "a process that this user may not see"
             raise Failed(f"port {socket.local_port} is held by {who}")
+
+
+def _must_be_passable(spec: ShardSpec, line: CommandLine) -> None:
+    """Raises Failed where no process can be given this. The catalog refuses such values, a message may have them."""
+    odd = [f"its argument {n}" for n, value in enumerate(line.argv) if "\0" in value]
+    odd += [
+        f"its variable {name!r}"
+        for name, value in line.env
+        if not name or set("=\0") & set(name) or "\0" in value
+    ]
+    odd += ["its replica's name"] if "\0" in spec.replica else []
+    odd += ["a card's name"] if any("\0" in gpu for gpu in spec.gpus) else []
+    if odd:
+        raise Failed(f"cannot run {line.argv[0]}: {odd[0]} has a NUL, or is no name of a variable")
 
 
 def _wanted(weights: pathlib.Path, kind: Adapter) -> pathlib.Path:

@@ -1,6 +1,7 @@
 """One node with real processes: what lives, what ends, and what is told about it."""
 
 import asyncio
+import dataclasses
 import errno
 import os
 import pathlib
@@ -178,6 +179,37 @@ def test_a_port_that_is_held_is_no_start(house: House) -> None:
                 assert house.last(shard.key).reason == f"port {shard.port + 3} is held by pid {os.getpid()}"
                 assert house.marked() == []
                 await gone(agent, shard)
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("changes", "names"),
+    [
+        ({"does": "a\0b"}, "its variable 'DOES'"),
+        ({"env": (("A=B", "c"),)}, "its variable 'A=B'"),
+        ({"env": (("", "c"),)}, "its variable ''"),
+        ({"args": (("chat_template", "a\0b"),)}, "its argument "),
+        ({"replica": "alpha/a\0b"}, "its replica's name"),
+        ({"gpus": ("GPU-1\0",)}, "a card's name"),
+    ],
+)
+def test_what_no_process_can_be_given_fails_its_shard(
+    house: House, changes: dict[str, object], names: str
+) -> None:
+    """The catalog refuses such values and a message can have them: the reason names which, the agent lives on."""
+
+    async def story() -> None:
+        async with house.agent() as agent:
+            shard = house.spec(**{name: value for name, value in changes.items() if name != "env"})  # type: ignore[arg-type]
+            if "env" in changes:
+                profile = dataclasses.replace(shard.profile, env=changes["env"])  # type: ignore[arg-type]
+                shard = dataclasses.replace(shard, profile=profile)
+            await launched(agent, shard)
+            assert f": {names}" in house.last(shard.key).reason
+            assert house.marked() == []
+            await gone(agent, shard)
+            assert list((house.root / "shards").iterdir()) == []
 
     asyncio.run(story())
 
