@@ -75,4 +75,4 @@ def test_a_long_story_becomes_a_short_one() -> None:
     assert small.violation is not None
     assert failed.violation is not None
     assert small.violation.code == failed.violation.code
-    assert len(small.faults) <= 2 < len(failed.faults)
+    assert len(small.faults) <= 4 < len(failed.faults)
