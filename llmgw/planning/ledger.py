@@ -5,7 +5,6 @@ failures come back with their Register.
 """
 
 import dataclasses
-import math
 from collections.abc import Mapping
 
 from llmgw.fleet.routes import Routes
@@ -85,7 +84,7 @@ class Ledger:
     `cleared` tells per model when people forgave it; `scales` are the counts between the bounds;
     `gap` is the one that a roll-out left in the fleet, `inherited` are the models that may have left one
     before there was this ledger (None = not looked at yet);
-    `returned` tells when a drain was taken back; `resumed` is when our last stall was over; `routes` is the
+    `returned` tells when a drain was taken back; `resumed` is when our last stall was over, 0 = there was none; `routes` is the
     newest table."""
 
     troubles: Mapping[tuple[str, str], Trouble] = dataclasses.field(default_factory=dict)
@@ -98,7 +97,7 @@ class Ledger:
     gap: Gap | None = None
     inherited: tuple[str, ...] | None = None
     returned: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    resumed: float = -math.inf
+    resumed: float = 0.0
     routes: Routes = dataclasses.field(default_factory=Routes)
 
     def forgiving(self, model: str, now: float) -> "Ledger":
