@@ -11,6 +11,7 @@ FIRST: dict[str, int] = {
     "stall-counts": 19,
     "no-drain": 1,
     "one-gateway-is-enough": 14,
+    "subscription-acknowledges": 9,
     "head-with-workers": 3,
     "before-the-weights": 3,
     "failed-alone": 12,

@@ -381,7 +381,7 @@ MUTANTS: dict[str, Mutant] = {
         "gateway_event",
         _subscription_acknowledges,
         rare=True,
-        meets="cut-in-drain",
+        meets="new-generation cut-in-drain",
     ),
     "head-with-workers": Mutant(
         "rank 0 starts together with its workers", reconcile, "_starts", _head_with_workers

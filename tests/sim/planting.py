@@ -9,8 +9,8 @@ from typing import Any
 class Mutant:
     """One planted bug. `place` holds the function `name` that `wrong` replaces, given the right one.
 
-    A `rare` one shows in so few seeds that only the lab looks for it. One that `meets` a kind of fault is
-    looked for in lives that have one such fault more, as long as they get.
+    A `rare` one shows in so few seeds that only the lab looks for it. One that `meets` kinds of faults is
+    looked for in lives that have one fault more of each, as long as they get.
     """
 
     said: str

@@ -46,17 +46,17 @@ class Run:
     trace: tuple[str, ...]
 
 
-def plan_with(seed: int, kind: str, events: int | None) -> tuple[Fault, ...]:
-    """The faults of `seed`, and one of `kind` among them, as long as they get."""
+def plan_with(seed: int, kinds: str, events: int | None) -> tuple[Fault, ...]:
+    """The faults of `seed`, and one of each of these kinds among them, as long as they get."""
     plan = World(seed, None, False, CALM if events is None else DENSE).plan
     early = plan[len(plan) // 4].at if plan else 60.0
-    more = Fault(at=early, kind=kind, target=seed, lasts=KINDS[kind].longest, size=1.0)
-    return tuple(sorted((*plan, more), key=lambda fault: fault.at))
+    more = [Fault(early, kind, seed, KINDS[kind].longest, size=1.0) for kind in kinds.split()]
+    return tuple(sorted((*plan, *more), key=lambda fault: fault.at))
 
 
-def run_meeting(seed: int, kind: str, events: int | None) -> Run:
-    """Live through one seed, with one fault of `kind` more; empty = as it is."""
-    return run(seed, plan=plan_with(seed, kind, events) if kind else None, events=events)
+def run_meeting(seed: int, kinds: str, events: int | None) -> Run:
+    """Live through one seed, with one fault of each of these kinds more; empty = as it is."""
+    return run(seed, plan=plan_with(seed, kinds, events) if kinds else None, events=events)
 
 
 def run(
