@@ -1,8 +1,8 @@
 """Hostile files in a catalog, against a control plane that serves one: `python -m tests.lab yaml`.
 
 Each lies beside the catalog that stands. `llmgw validate` must refuse it in a process of its own, with a
-place, within a second of CPU and 200 MiB; the control plane must refuse the same bytes from an upload as
-quickly. Afterwards the revision, the replicas and the engines are those of before, by pid.
+place, within a second of CPU, at this machine's pace, and 200 MiB; the control plane must refuse the same bytes from
+an upload as quickly. Afterwards the revision, the replicas and the engines are those of before, by pid.
 """
 
 import argparse
@@ -20,6 +20,7 @@ from typing import Any
 
 from tests.lab.command import Outcome
 from tests.support.hostile import TEXTS, THINGS
+from tests.support.pace import pace
 from tests.support.processes import LLMGW
 from tests.support.standing import Standing
 
@@ -34,23 +35,24 @@ def run(argv: Sequence[str]) -> Outcome:
     parser.add_argument("--only", default="", help="a part of a name")
     options = parser.parse_args(argv)
     wrong: list[str] = []
+    slowness = pace()
     worst = {"validate_cpu_s": 0.0, "validate_mib": 0.0, "upload_cpu_s": 0.0}
     counted = {"files": 0, "uploads": 0}
     with tempfile.TemporaryDirectory() as directory, Standing(pathlib.Path(directory)) as standing:
         before = standing.proof()
         for name in (name for name in (*TEXTS, *THINGS) if options.only in name):
             with beside(standing, name) as catalog:
-                wrong += [f"{name}: {said}" for said in validated(catalog, worst)]
+                wrong += [f"{name}: {said}" for said in validated(catalog, worst, slowness)]
             counted["files"] += 1
             text = _text(TEXTS.get(name))
             if text is not None:
-                wrong += [f"{name}: {said}" for said in uploaded(standing, text, worst)]
+                wrong += [f"{name}: {said}" for said in uploaded(standing, text, worst, slowness)]
                 counted["uploads"] += 1
         after = standing.proof()
         worst["control_mib"] = standing.mib()
     if before != after:
         wrong.append(f"what runs has changed: {before} -> {after}")
-    figures = {name: round(value, 3) for name, value in worst.items()}
+    figures = {name: round(value, 3) for name, value in worst.items()} | {"pace": slowness}
     return Outcome(not wrong, {**counted, "engines": len(after["engines"])}, figures, "; ".join(wrong[:10]))
 
 
@@ -81,7 +83,7 @@ def beside(standing: Standing, name: str) -> Iterator[pathlib.Path]:
         shutil.rmtree(catalog)
 
 
-def validated(catalog: pathlib.Path, worst: dict[str, float]) -> Iterator[str]:
+def validated(catalog: pathlib.Path, worst: dict[str, float], slowness: float) -> Iterator[str]:
     """What `llmgw validate` did wrong about it."""
     with (catalog.parent / "out").open("w+b") as out:
         began = time.monotonic()  # noqa: TID251 - a lab measures
@@ -100,7 +102,7 @@ def validated(catalog: pathlib.Path, worst: dict[str, float]) -> Iterator[str]:
         yield f"exit {child.returncode}: {said[-200:]}"
     if not PLACE.search(said):
         yield f"no place: {said[:200]}"
-    if cpu > SECONDS or took > 10 * SECONDS or mib > MIB:
+    if cpu > SECONDS * slowness or took > 10 * SECONDS * slowness or mib > MIB:
         yield f"took {cpu:.2f} s of CPU, {took:.2f} s in all and {mib:.0f} MiB"
 
 
@@ -111,7 +113,7 @@ def _as_anybody() -> None:
             ctypes.CDLL(None).prctl(_CAPBSET_DROP, capability, 0, 0, 0)
 
 
-def uploaded(standing: Standing, text: str, worst: dict[str, float]) -> Iterator[str]:
+def uploaded(standing: Standing, text: str, worst: dict[str, float], slowness: float) -> Iterator[str]:
     """What the control plane did wrong about the same bytes, sent past the CLI's own check."""
     for what in ("plan", "apply"):
         began = standing.cpu()
@@ -122,7 +124,7 @@ def uploaded(standing: Standing, text: str, worst: dict[str, float]) -> Iterator
             yield f"{what} answered {answer.status_code}: {answer.text[:200]}"
         elif answer.status_code == 422 and "catalog/x.yaml:" not in _said(answer.json()):
             yield f"{what} named no place: {answer.text[:200]}"
-        if took > SECONDS:
+        if took > SECONDS * slowness:
             yield f"{what} took {took:.2f} s of CPU"
 
 
