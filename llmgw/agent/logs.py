@@ -2,16 +2,20 @@
 
 A head is cut by punching a hole: offsets stay valid, no line is lost, and an engine that appends
 notices nothing. Called by `agent.supervisor`, and by `agent.log_answers` for people who read along.
+On the disk lie at most `keep` bytes of `trim_all` for each shard that is here, `together` of `prune` for those
+that have ended, and what engines write between two looks.
 """
 
 import contextlib
 import ctypes
 import dataclasses
+import itertools
 import os
 import pathlib
 import urllib.parse
 from collections.abc import Collection
 
+from llmgw.agent.holders import holder
 from llmgw.fleet.shard import ShardKey
 
 _KEEP_SIZE, _PUNCH_HOLE = 0x01, 0x02
@@ -34,24 +38,58 @@ def tail(path: pathlib.Path, size: int = 16384) -> str:
         return ""
 
 
+def trim_all(directory: pathlib.Path, keep: int) -> None:
+    """`trim` every log, whoever wrote it and whether it still runs."""
+    with contextlib.suppress(OSError):
+        for path in directory.glob("*.log"):
+            trim(path, keep)
+
+
 def trim(path: pathlib.Path, keep: int) -> None:
-    """Give the disk back everything but the last `keep` bytes. Nothing where the file system cannot."""
-    with contextlib.suppress(OSError), path.open("r+b") as file:
-        length = (file.seek(0, os.SEEK_END) - keep) // _BLOCK * _BLOCK
-        if length > 0:
+    """Give the disk back everything but the last `keep` bytes, once it is a thirty-second more.
+
+    Nothing where the file system cannot.
+    """
+    with contextlib.suppress(OSError):
+        if path.stat().st_size > keep:
+            _cut(path, keep)
+
+
+def _cut(path: pathlib.Path, keep: int) -> None:
+    with path.open("r+b") as file:
+        before = os.fstat(file.fileno())
+        size = file.seek(0, os.SEEK_END)
+        length = (size - keep) // _BLOCK * _BLOCK
+        if size - _data_from(file.fileno(), 0, size) > keep + max(2 * _BLOCK, keep // 32):
             mode = _KEEP_SIZE | _PUNCH_HOLE
             _libc.fallocate(file.fileno(), mode, ctypes.c_longlong(0), ctypes.c_longlong(length))
+            # Which log is the newest is told by what was written last, and a hole counts as a write.
+            os.utime(file.fileno(), ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
-def prune(directory: pathlib.Path, keep: int, live: Collection[ShardKey] = ()) -> None:
-    """Remove all but the `keep` newest logs, and those of `live` shards, which may have been silent for long.
+def prune(directory: pathlib.Path, keep: int, together: int, live: Collection[ShardKey] = ()) -> None:
+    """Remove all but the `keep` newest logs, as far as they have no more than `together` bytes on the disk.
 
-    One that cannot be removed now is removed another time.
+    Those of `live` shards, which may have been silent for long, stay and do not count. So does one that somebody
+    has open: without a name it would grow on. One that cannot be removed now is removed another time.
     """
     staying = {path_of(directory, key) for key in live}
     with contextlib.suppress(OSError):
-        for path in [path for path in _newest_first(directory) if path not in staying][keep:]:
-            path.unlink(missing_ok=True)
+        sizes = {path: path.stat() for path in _newest_first(directory) if path not in staying}
+        total = itertools.accumulate(found.st_blocks * 512 for found in sizes.values())
+        old = [
+            path
+            for n, (path, sum_) in enumerate(zip(sizes, total, strict=True))
+            if n >= keep or sum_ > together
+        ]
+        held = bool(old) and _held(directory, [sizes[path] for path in old])
+        for path in old:
+            if not held or not _held(directory, [sizes[path]]):
+                path.unlink(missing_ok=True)
+
+
+def _held(directory: pathlib.Path, files: Collection[os.stat_result]) -> bool:
+    return bool(holder({(found.st_dev, found.st_ino) for found in files}, str(directory)))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

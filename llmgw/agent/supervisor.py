@@ -6,6 +6,7 @@ reports. One `_Engine` a shard is all it remembers, and all of it can be found a
 """
 
 import asyncio
+import contextlib
 import dataclasses
 import logging
 import pathlib
@@ -52,11 +53,14 @@ in words; empty = none.
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SupervisorTimers:
-    """Every timer of supervising; seconds. `trim` is between two looks at the logs' sizes."""
+    """Every timer of supervising; seconds. `trim` is between two looks at the logs' sizes, `save` between two
+    attempts to write down what the disk refused.
+    """
 
     health: HealthTimers = dataclasses.field(default_factory=HealthTimers)
     sweep: SweepTimers = dataclasses.field(default_factory=SweepTimers)
-    trim: float = 30.0
+    trim: float = 1.0
+    save: float = 30.0
 
 
 @dataclasses.dataclass(slots=True)
@@ -77,7 +81,11 @@ class Supervisor:
     """Runs the shards of one node."""
 
     LOG_KEPT = 32 * 2**20
+    """Bytes of a log that stay."""
     LOGS_KEPT = 64
+    """Logs of shards that have ended."""
+    ENDED_KEPT = 512 * 2**20
+    """Bytes of those together."""
 
     def __init__(
         self,
@@ -101,6 +109,7 @@ class Supervisor:
         self._fetches: dict[str, asyncio.Task[None]] = {}
         self._orphans: dict[str, marks.Identity] = {}
         self._changed = asyncio.Event()
+        self._ended = asyncio.Event()
 
     @property
     def state(self) -> core.AgentState:
@@ -153,6 +162,7 @@ class Supervisor:
         self.tell(decision.undescribed())
         self._tasks.start("ticks", self._tick())
         self._tasks.start("trim logs", self._trim())
+        self._tasks.start("save records", self._save())
         return found.problems
 
     def _take_over(
@@ -212,7 +222,7 @@ class Supervisor:
             case core.Forget(key=key):
                 self._engines.pop(key, None)
                 self._forget(key)
-                logs.prune(self._logs, self.LOGS_KEPT, self._engines)
+                self._ended.set()
             case core.Report():
                 self._report(command.statuses)
             case core.Recount():
@@ -272,6 +282,7 @@ class Supervisor:
                     lambda said: self.tell(core.Lingers(key, said)),
                 )
                 engine.tree = None
+        self._ended.set()
         self.tell(core.Swept(key))
 
     def _terminates(self, key: ShardKey) -> bool:
@@ -344,14 +355,25 @@ class Supervisor:
                 self.tell(core.Tick())
 
     async def _trim(self) -> None:
+        """Look at the logs: at the start, once a shard has ended, and as often as the timer says."""
+        more = True
+        while True:
+            self._ended.clear()
+            await asyncio.to_thread(logs.trim_all, self._logs, self.LOG_KEPT)
+            if more:
+                live = frozenset(self._engines)
+                await asyncio.to_thread(logs.prune, self._logs, self.LOGS_KEPT, self.ENDED_KEPT, live)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._timers.trim):
+                    await self._ended.wait()
+            more = self._ended.is_set()
+
+    async def _save(self) -> None:
         while True:
             for engine in list(self._engines.values()):
-                if engine.record is not None:
-                    await asyncio.to_thread(logs.trim, pathlib.Path(engine.record.log), self.LOG_KEPT)
-            for engine in self._engines.values():
                 if engine.record is not None and engine.unsaved:
                     self._keep(engine, engine.record)
-            await asyncio.sleep(self._timers.trim)
+            await asyncio.sleep(self._timers.save)
 
 
 def _unwatch(engine: _Engine) -> None:

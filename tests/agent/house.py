@@ -26,6 +26,7 @@ TIMERS = SupervisorTimers(
     health=HealthTimers(look=0.02, every=0.05, canary=5.0, hang=0.6),
     sweep=SweepTimers(look=0.01, patience=1.0, slow_look=0.1),
     trim=0.2,
+    save=0.2,
 )
 PATIENCE = 15.0
 CLOCK = SystemClock()

@@ -57,7 +57,7 @@ def test_only_the_newest_logs_are_kept(tmp_path: pathlib.Path) -> None:
         path = logs.path_of(tmp_path, (f"alpha/r{n}", 0))
         path.touch()
         os.utime(path, (n, n))
-    logs.prune(tmp_path, 2)
+    logs.prune(tmp_path, 2, 2**20)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["alpha%2Fr3.0.log", "alpha%2Fr4.0.log"]
 
 
@@ -67,8 +67,57 @@ def test_a_live_log_stays_however_silent_its_engine(tmp_path: pathlib.Path) -> N
         path = logs.path_of(tmp_path, (f"alpha/r{n}", 0))
         path.touch()
         os.utime(path, (n, n))
-    logs.prune(tmp_path, 1, [("alpha/r0", 0)])
+    logs.prune(tmp_path, 1, 2**20, [("alpha/r0", 0)])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["alpha%2Fr0.0.log", "alpha%2Fr4.0.log"]
+
+
+def on_disk(directory: pathlib.Path) -> dict[str, int]:
+    """KiB that each log takes of the disk, by replica."""
+    found = {path.name: path.stat().st_blocks // 2 for path in directory.glob("*.log")}
+    return {
+        name.removeprefix("alpha%2F").removesuffix(".0.log"): size for name, size in sorted(found.items())
+    }
+
+
+def test_logs_are_bounded_together_whoever_wrote_them(tmp_path: pathlib.Path) -> None:
+    """Each is cut, also of who has ended; the oldest of those go by their bytes on the disk, not by their length."""
+    for n in range(5):
+        path = logs.path_of(tmp_path, (f"alpha/r{n}", 0))
+        path.write_bytes(b"x" * 2**20)
+        os.utime(path, (n, n))
+    assert set(on_disk(tmp_path).values()) == {1024}
+    logs.trim_all(tmp_path, 2**18)
+    logs.prune(tmp_path, 64, 2**19 + 2**16, [("alpha/r0", 0)])
+    assert on_disk(tmp_path) == {"r0": 256, "r3": 256, "r4": 256}
+
+
+def test_a_log_that_is_still_written_is_not_removed(tmp_path: pathlib.Path) -> None:
+    """Without a name it would grow where nobody sees it: who writes it may be an engine that nothing describes."""
+    for n in range(3):
+        path = logs.path_of(tmp_path, (f"alpha/r{n}", 0))
+        path.write_bytes(b"x" * 4096)
+        os.utime(path, (n, n))
+    with logs.path_of(tmp_path, ("alpha/r0", 0)).open("ab"):
+        logs.prune(tmp_path, 1, 2**20)
+        assert list(on_disk(tmp_path)) == ["r0", "r2"]
+    logs.prune(tmp_path, 1, 2**20)
+    assert list(on_disk(tmp_path)) == ["r2"]
+
+
+def test_a_log_at_its_bound_is_not_cut_again_and_again(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look every second is a look, not a hole of one block each time."""
+    log, cuts = tmp_path / "x.log", list[int]()
+    write(log, 50_000)
+    logs.trim(log, 64 * 1024)
+    monkeypatch.setattr(logs._libc, "fallocate", lambda *of: cuts.append(of[3].value))
+    write(log, 30)
+    logs.trim(log, 64 * 1024)
+    assert cuts == []
+    write(log, 1000)
+    logs.trim(log, 64 * 1024)
+    assert len(cuts) == 1
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 
 from llmgw.agent import procfs
 from llmgw.agent.records import Record
-from tests.agent.house import Here, House, alive, gone, launched, ready, until
+from tests.agent.house import TIMERS, Here, House, alive, gone, launched, ready, until
 from tests.agent.making import assign, start, stop
 
 
@@ -296,6 +296,30 @@ def test_a_log_is_bounded_while_the_engine_writes(house: House, monkeypatch: pyt
             await until(lambda: log.stat().st_blocks * 512 <= 16384, "trimmed")
             assert log.stat().st_size > 2**20
             await gone(agent, shard)
+
+    asyncio.run(story())
+
+
+def test_a_log_is_cut_at_the_end_of_its_shard_and_at_an_agents_start(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An engine that said a lot and ended before the next look, and one that did while no agent was there."""
+    monkeypatch.setattr("llmgw.agent.supervisor.Supervisor.LOG_KEPT", 8192)
+    seldom = dataclasses.replace(TIMERS, trim=3600.0)
+
+    async def story() -> None:
+        async with house.agent(timers=seldom) as agent:
+            shard = house.spec()
+            await ready(house, agent, shard)
+            (log,) = (house.root / "logs").iterdir()
+            log.write_bytes(b"x" * 2**20)
+            await asyncio.sleep(0.3)
+            assert log.stat().st_blocks * 512 == 2**20
+            await gone(agent, shard)
+            await until(lambda: log.stat().st_blocks * 512 <= 16384, "cut at its end")
+        log.write_bytes(b"x" * 2**20)
+        async with house.agent(timers=seldom):
+            await until(lambda: log.stat().st_blocks * 512 <= 16384, "cut at the start")
 
     asyncio.run(story())
 
