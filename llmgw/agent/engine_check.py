@@ -22,7 +22,7 @@ from llmgw.agent.sweep import SweepTimers, Tree
 from llmgw.engines.base import CommandLine, how_it_ended, last_error
 from llmgw.engines.registry import ADAPTERS
 from llmgw.fleet.node import InstalledEngine
-from llmgw.kit.files import write_atomic
+from llmgw.kit.files import read_regular, write_atomic
 from llmgw.kit.text import safe
 from llmgw.kit.units import show_seconds
 
@@ -130,7 +130,7 @@ class EngineCheck:
 
     def _read(self) -> _Kept:
         try:
-            return _Kept.model_validate_json(self._path.read_bytes())
+            return _Kept.model_validate_json(read_regular(self._path))
         except (OSError, pydantic.ValidationError):  # nobody checked anything, then
             return _Kept()
 

@@ -20,6 +20,7 @@ from llmgw.agent.answer import Have, Verdict, Wanted, judge, request_headers
 from llmgw.agent.meter import Meter
 from llmgw.agent.partial import Digests, Partial
 from llmgw.kit.clock import Clock
+from llmgw.kit.files import open_regular
 from llmgw.kit.text import safe
 from llmgw.kit.units import show_bytes, show_seconds
 
@@ -223,7 +224,7 @@ async def _digests(fetching: Fetching, remote: Remote, size: int) -> Digests:
 
 async def _read_back(path: pathlib.Path, size: int, digests: Digests) -> None:
     """Digest the first `size` bytes of a file, in pieces between which it can be cancelled."""
-    with path.open("rb", buffering=0) as file:
+    with os.fdopen(open_regular(path), "rb", buffering=0) as file:
         while digests.size < size and (piece := file.read(min(_PIECE, size - digests.size))):
             digests.update(piece)
             await asyncio.sleep(0)

@@ -17,6 +17,7 @@ from collections.abc import Collection
 
 from llmgw.agent.holders import holder
 from llmgw.fleet.shard import ShardKey
+from llmgw.kit.files import open_regular
 
 _KEEP_SIZE, _PUNCH_HOLE = 0x01, 0x02
 _BLOCK = 4096
@@ -31,7 +32,7 @@ def path_of(directory: pathlib.Path, key: ShardKey) -> pathlib.Path:
 def tail(path: pathlib.Path, size: int = 16384) -> str:
     """The last `size` bytes as text; empty where there is no log."""
     try:
-        with path.open("rb") as file:
+        with open(open_regular(path), "rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - size))
             return file.read().decode(errors="replace").lstrip("\0")
     except OSError:
@@ -51,12 +52,12 @@ def trim(path: pathlib.Path, keep: int) -> None:
     Nothing where the file system cannot.
     """
     with contextlib.suppress(OSError):
-        if path.stat().st_size > keep:
+        if path.lstat().st_size > keep:
             _cut(path, keep)
 
 
 def _cut(path: pathlib.Path, keep: int) -> None:
-    with path.open("r+b") as file:
+    with open(open_regular(path, os.O_RDWR), "r+b") as file:
         before = os.fstat(file.fileno())
         size = file.seek(0, os.SEEK_END)
         length = (size - keep) // _BLOCK * _BLOCK
@@ -75,7 +76,7 @@ def prune(directory: pathlib.Path, keep: int, together: int, live: Collection[Sh
     """
     staying = {path_of(directory, key) for key in live}
     with contextlib.suppress(OSError):
-        sizes = {path: path.stat() for path in _newest_first(directory) if path not in staying}
+        sizes = {path: path.lstat() for path in _newest_first(directory) if path not in staying}
         total = itertools.accumulate(found.st_blocks * 512 for found in sizes.values())
         old = [
             path
@@ -85,7 +86,8 @@ def prune(directory: pathlib.Path, keep: int, together: int, live: Collection[Sh
         held = bool(old) and _held(directory, [sizes[path] for path in old])
         for path in old:
             if not held or not _held(directory, [sizes[path]]):
-                path.unlink(missing_ok=True)
+                with contextlib.suppress(OSError):
+                    path.unlink(missing_ok=True)
 
 
 def _held(directory: pathlib.Path, files: Collection[os.stat_result]) -> bool:
@@ -104,7 +106,7 @@ class Piece:
 
 def piece(path: pathlib.Path, offset: int, most: int) -> Piece:
     """What the log says from `offset` on, at most `most` bytes; after a hole from its first whole line. Raises OSError."""
-    with path.open("rb") as file:
+    with open(open_regular(path), "rb") as file:
         size = file.seek(0, os.SEEK_END)
         start, data = -1, b""
         # What is cut while it is read reads as zeros: then it begins anew behind the hole.
@@ -119,7 +121,7 @@ def piece(path: pathlib.Path, offset: int, most: int) -> Piece:
 
 def tail_offset(path: pathlib.Path, lines: int, window: int = 4 * 2**20) -> int:
     """Where the last `lines` lines begin, looked for in the last `window` bytes. Raises OSError."""
-    with path.open("rb") as file:
+    with open(open_regular(path), "rb") as file:
         size = file.seek(0, os.SEEK_END)
         start = _data_from(file.fileno(), max(0, size - window), size)
         file.seek(start)
@@ -137,18 +139,23 @@ def previous(
 ) -> ShardKey | None:
     """The shard of the model that ended last, and before the replica `before` wrote its last; None = none is kept."""
     newest = path_of(directory, (before, rank))
-    limit = newest.stat().st_mtime if before and newest.exists() else float("inf")
+    limit = newest.lstat().st_mtime if before and os.path.lexists(newest) else float("inf")
     for path in _newest_first(directory):
         key = _key_of(path)
         if key[0].rpartition("/")[0] != model or key[1] != rank or key[0] == before or key in live:
             continue
-        if path.stat().st_mtime <= limit:
+        if path.lstat().st_mtime <= limit:
             return key
     return None
 
 
 def _newest_first(directory: pathlib.Path) -> list[pathlib.Path]:
-    return sorted(directory.glob("*.log"), key=lambda path: path.stat().st_mtime, reverse=True)
+    """By their last word; a link's own, wherever it leads."""
+    found: list[tuple[float, pathlib.Path]] = []
+    for path in directory.glob("*.log"):
+        with contextlib.suppress(OSError):
+            found.append((path.lstat().st_mtime, path))
+    return [path for _, path in sorted(found, reverse=True)]
 
 
 def _key_of(path: pathlib.Path) -> ShardKey:

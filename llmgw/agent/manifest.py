@@ -13,7 +13,7 @@ import stat
 
 import pydantic
 
-from llmgw.kit.files import write_atomic
+from llmgw.kit.files import read_regular, write_atomic
 
 MANIFEST = "manifest.json"
 FILES = "files"
@@ -94,8 +94,7 @@ def parse(data: bytes) -> Manifest | None:
 
 def read_small(path: pathlib.Path) -> bytes:
     """The bytes of a file that people could have put there: never more than 64 MiB of it."""
-    with path.open("rb") as file:
-        return file.read(_LARGEST)
+    return read_regular(path, _LARGEST)
 
 
 def lacking(directory: pathlib.Path, manifest: Manifest) -> str:

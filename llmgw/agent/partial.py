@@ -21,7 +21,7 @@ import pydantic
 from llmgw.agent import manifest
 from llmgw.agent.answer import Have
 from llmgw.agent.manifest import FILES, FileRecord, Manifest, checked_name
-from llmgw.kit.files import sync_directory, write_atomic
+from llmgw.kit.files import open_regular, sync_directory, write_atomic
 
 SUFFIX = ".partial"
 TRASH = ".trash-"
@@ -173,8 +173,7 @@ class Partial:
 
     def open_file(self, name: str) -> int:
         """A descriptor for reading and appending. The caller closes it."""
-        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-        return os.open(self.path(name), flags, 0o600)
+        return open_regular(self.path(name), os.O_RDWR | os.O_CREAT | os.O_APPEND)
 
     def finish(self, name: str, size: int, sha256: str) -> None:
         """The file is whole and right: sync it, then note it."""

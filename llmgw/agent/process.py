@@ -18,6 +18,7 @@ from llmgw.agent.kernel import LINUX, Kernel, live
 from llmgw.agent.marks import Identity
 from llmgw.engines.base import CommandLine
 from llmgw.kit import children
+from llmgw.kit.files import open_regular
 
 _SCRUBBED = re.compile(
     r"VLLM_|SGLANG_|SGL_|LLAMA_ARG_|LLAMA_API_KEY|LD_PRELOAD|LD_AUDIT|PYTHON|VIRTUAL_ENV|LLMGW_"
@@ -109,7 +110,7 @@ def launch(
     if not os.access(line.argv[0], os.X_OK):
         raise PermissionError(f"{line.argv[0]} is no program that this user may execute")
     boot = procfs.boot_id()
-    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    output = open_regular(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     try:
         child = subprocess.Popen(
             argv,

@@ -19,7 +19,7 @@ import pydantic
 
 from llmgw.agent.marks import Identity, shard_name
 from llmgw.fleet.shard import ShardKey, ShardSpec
-from llmgw.kit.files import sync_directory, write_atomic
+from llmgw.kit.files import read_regular, sync_directory, write_atomic
 from llmgw.kit.text import safe
 
 VERSION = 1
@@ -85,11 +85,13 @@ class Records:
                     path.unlink()  # a write that was cut off
             elif path.suffix == ".json":
                 try:
-                    record = parse(path.read_bytes())
+                    record = parse(read_regular(path))
                 except Newer as newer:
                     foreign |= {_shard_of(path), newer.cookie} - {""}
                     problems.append(f"left record {path.name} alone: {newer}")
-                except (OSError, ValueError, RecursionError) as error:
+                except OSError as error:
+                    problems.append(self._set_aside(path, error.strerror or str(error)))
+                except (ValueError, RecursionError) as error:
                     problems.append(self._set_aside(path, str(error)))
                 else:
                     if path == self._path(record.spec.key):
@@ -122,7 +124,7 @@ class Records:
         why = " ".join(why.split())[:300]
         try:
             self._quarantine.mkdir(mode=0o700, exist_ok=True)
-            aside = self._quarantine / f"{path.name}.{path.stat().st_mtime_ns}"
+            aside = self._quarantine / f"{path.name}.{path.lstat().st_mtime_ns}"
             path.replace(aside)
             sync_directory(self.directory)
         except OSError as error:

@@ -16,7 +16,7 @@ from typing import Annotated
 import pydantic
 
 from llmgw.errors import Failed
-from llmgw.kit.files import write_atomic
+from llmgw.kit.files import read_regular, write_atomic
 from llmgw.kit.locks import hold
 from llmgw.kit.state_files import from_json, read_state
 
@@ -69,7 +69,7 @@ class StateDir:
         path = self.root / "obeyed"
         kept: object = None
         with contextlib.suppress(FileNotFoundError, ValueError):
-            kept = from_json(path.read_bytes())
+            kept = from_json(read_regular(path))
         beside = kept if isinstance(kept, dict) else {}
         write_atomic(path, json.dumps({**beside, **dataclasses.asdict(obeyed)}).encode())
 

@@ -9,6 +9,7 @@ import os
 import pathlib
 
 from llmgw.errors import Failed
+from llmgw.kit.files import open_regular
 
 
 def hold(directory: pathlib.Path, *, who: str, better: str) -> int:
@@ -18,7 +19,7 @@ def hold(directory: pathlib.Path, *, who: str, better: str) -> int:
     OSError where the directory cannot be used.
     """
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock = open_regular(directory / "lock", os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import pydantic
 
 from llmgw.errors import Failed
+from llmgw.kit.files import read_regular
 
 T = TypeVar("T")
 
@@ -22,7 +23,7 @@ DEEPEST = 100
 def read_state(path: pathlib.Path, parse: Callable[[bytes], T], better: str) -> T | None:
     """What `parse` makes of the file; None where there is none. Raises Failed, `better` being what would help."""
     try:
-        return parse(path.read_bytes())
+        return parse(read_regular(path))
     except FileNotFoundError:
         return None
     except OSError as error:
