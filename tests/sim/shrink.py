@@ -31,14 +31,15 @@ def shrink(failed: Run, events: int | None = None) -> Run:
 def _fewer(faults: Schedule, breaks: Callable[[Schedule], bool]) -> Schedule:
     size = len(faults)
     while size >= 1 and faults:
-        start = 0
+        start, before = 0, len(faults)
         while start < len(faults):
             rest = faults[:start] + faults[start + size :]
             if breaks(rest):
                 faults = rest
             else:
                 start += size
-        size //= 2
+        # What was needed beside another one may be needless without it.
+        size = size // 2 if size > 1 or len(faults) == before else 1
     return faults
 
 
