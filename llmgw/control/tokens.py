@@ -15,7 +15,7 @@ import os
 import pathlib
 import re
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Literal
 
 import pydantic
@@ -27,6 +27,7 @@ Kind = Literal["node", "gateway", "api"]
 
 MOST = 10_000
 _TEXT = re.compile(r"llmgw-(?:node|gateway|api)_(?P<id>[0-9a-f]{8})_(?P<secret>[0-9a-f]{64})\Z")
+_WHOSE: Mapping[Kind, str] = {"node": "nodes", "gateway": "gateways", "api": "the API"}
 _SHARED = re.compile(r"(:\d+)-\d+\Z")
 """What processes that share one port add to the name of their gateway."""
 _NUMBER = re.compile(r"-\d+\Z")
@@ -87,7 +88,9 @@ def judge(text: str, kind: Kind, known: Iterable[Token], now: datetime.datetime)
     if token is None or not hmac.compare_digest(token.sha256, _hash(match["secret"])):
         return f"token {match['id']} is not known here: it was revoked, or another control plane made it"
     if token.kind != kind:
-        return f"token {token.id} is one of a {token.kind}, and a {kind} needs its own"
+        return (
+            f"token {token.id} is for {_WHOSE[token.kind]}; make one with `llmgw token create{_asked(kind)}`"
+        )
     if _ran_out(token, now):
         return f"token {token.id} ran out at {token.until:%Y-%m-%d %H:%M} UTC; make another"
     return token

@@ -65,7 +65,10 @@ def test_each_refusal_says_what_would_help(tmp_path: pathlib.Path) -> None:
     assert tokens.judge("hello", "node") == "what was given is no token of llmgw"
     assert str(tokens.judge(stranger, "node")).startswith(f"token {foreign.id} is not known here: ")
     assert str(tokens.judge(forged, "node")).startswith(f"token {token.id} is not known here: ")
-    assert tokens.judge(text, "gateway") == f"token {token.id} is one of a node, and a gateway needs its own"
+    assert (
+        tokens.judge(text, "gateway")
+        == f"token {token.id} is for nodes; make one with `llmgw token create --gateway NAME`"
+    )
     assert tokens.claim(token.id, Who("id-2", "gpu-2")) == (
         f"token {token.id} was made for node gpu-1, and this is gpu-2"
     )
