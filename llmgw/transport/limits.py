@@ -15,6 +15,8 @@ class Limits:
 
     `ping`: to a peer that is silent a PING goes out this often; `timeout`: after so long without a byte the peer is dead, and
     a send that moves nothing for so long ends its channel. `window`: unread bytes a channel may hold.
+    `connections`: sockets that are open, whatever became of them yet; `handshakes` of TLS are under way at a time, each for
+    `handshake_timeout` seconds at most.
     `head`, `body`, `head_timeout`, `body_timeout`, `idle` are for HTTP/1.1 requests: bytes allowed,
     seconds until all of them are here, seconds a connection may wait between two requests. `bodies`: bytes
     of all bodies that are here at a time, whoever sends them.
@@ -25,6 +27,8 @@ class Limits:
     window: int = 1024 * 1024
     channels: int = 16
     connections: int = 4096
+    handshakes: int = 128
+    handshake_timeout: float = 5.0
     head: int = 32 * 1024
     body: int = 32 * 1024 * 1024
     bodies: int = 256 * 1024 * 1024

@@ -12,6 +12,7 @@ from typing import cast
 
 from llmgw.errors import Failed
 from llmgw.kit.tasks import Tasks
+from llmgw.transport.accepting import Accepting
 from llmgw.transport.channel import Channel, ChannelClosed
 from llmgw.transport.connection import PREFACE, Connection
 from llmgw.transport.http import anybody
@@ -44,31 +45,24 @@ class Listener:
         self._tasks = Tasks()
         self._abuses = Seldom()
         self._open: set[_Greeter] = set()
-        self._server: asyncio.Server | None = None
+        self._accepting = Accepting(self._limits, lambda: _Greeter(self), lambda: len(self._open))
 
     async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> tuple[str, int]:
         """Listen; port 0 picks a free one. Returns where. Raises errors.Failed when it cannot.
 
-        With `tls` nothing else is spoken here, and a handshake may take as long as a request's head.
+        With `tls` nothing else is spoken here.
         """
-        loop = asyncio.get_running_loop()
-        patience = self._limits.head_timeout if tls is not None else None
         try:
-            self._server = await loop.create_server(
-                lambda: _Greeter(self), host, port, backlog=4096, ssl=tls, ssl_handshake_timeout=patience
-            )
+            return await self._accepting.start(host, port, tls)
         except OSError as error:
             raise Failed(
                 f"cannot listen on {host}:{port}: {reason(error)}",
                 help="choose another address, or end what holds this one",
             ) from error
-        address = self._server.sockets[0].getsockname()
-        return str(address[0]), int(address[1])
 
     async def close(self) -> None:
         """Accept nobody, end every handler, say goodbye on every connection."""
-        if self._server is not None:
-            self._server.close()
+        await self._accepting.close()
         leaving = list(self._open)
         for greeter in leaving:
             greeter.say_goodbye()
@@ -78,15 +72,16 @@ class Listener:
     @property
     def connections(self) -> int:
         """How many sockets are open now."""
-        return len(self._open)
+        return len(self._open) + self._accepting.coming
 
-    def admit(self, greeter: "_Greeter") -> bool:
-        """Whether there is room for one more socket."""
-        if len(self._open) >= self._limits.connections:
-            log.warning("connection refused: %d are open already", len(self._open))
-            return False
+    @property
+    def handshakes(self) -> int:
+        """How many of them are at their TLS handshake."""
+        return self._accepting.handshakes
+
+    def admit(self, greeter: "_Greeter") -> None:
+        """One more socket: that there is room was asked when it came."""
         self._open.add(greeter)
-        return True
 
     def forget(self, greeter: "_Greeter") -> None:
         """Its socket is gone."""
@@ -138,9 +133,7 @@ class _Greeter(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        if not self._listener.admit(self):
-            self._transport.abort()
-            return
+        self._listener.admit(self)
         patience = self._listener.limits.head_timeout
         self._deadline = asyncio.get_running_loop().call_later(patience, self._transport.abort)
 

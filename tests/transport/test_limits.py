@@ -1,6 +1,6 @@
 """How much silence is too much, told without a socket."""
 
-from llmgw.transport.limits import Limits, Silence
+from llmgw.transport.limits import Limits, Seldom, Silence
 
 LIMITS = Limits(ping=5.0, timeout=15.0)
 
@@ -43,3 +43,12 @@ def test_suspended() -> None:
 
     assert silence.check(3610.0) == 5.0
     assert silence.check(3615.0) is None
+
+
+def test_lines_alike_are_said_seldom() -> None:
+    """The first at once, then one a minute with how many were left out."""
+    seldom = Seldom(60.0)
+
+    assert [seldom.said("no", now) for now in (5.0, 6.0, 64.9)] == ["no", "", ""]
+    assert seldom.said("no", 65.0) == "no (2 more like this since the last line)"
+    assert seldom.said("no", 130.0) == "no"
