@@ -4,22 +4,23 @@ Called by `agent.weights`: a fetch that hashes and writes gigabytes must not del
 """
 
 import asyncio
-import concurrent.futures
 import contextlib
 from collections.abc import Callable, Coroutine
 from typing import Any, Generic, TypeVar
+
+from llmgw.kit.threads import Threads
 
 T = TypeVar("T")
 Work = Callable[[], Coroutine[Any, Any, T]]
 
 
 async def run_aside(name: str, work: Work[T]) -> T:
-    """The result of `work()`, run in a thread called `name`.
+    """The result of `work()`, run in a thread called `name`. Raises OSError where there is none for it.
 
     Cancelling this cancels the coroutine there, and returns only once it has ended.
     """
     aside = _Aside(work)
-    executor = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix=name)
+    executor = Threads(1, thread_name_prefix=name)
     running = asyncio.get_running_loop().run_in_executor(executor, aside.run)
     try:
         return await asyncio.shield(running)

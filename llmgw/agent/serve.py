@@ -40,6 +40,7 @@ from llmgw.kit.chance import unseeded
 from llmgw.kit.clock import Clock, SystemClock
 from llmgw.kit.tasks import Tasks
 from llmgw.kit.text import safe
+from llmgw.kit.threads import Threads
 from llmgw.transport.channel import Channel
 from llmgw.transport.client import bearer, connect
 from llmgw.transport.scrape import listen
@@ -87,6 +88,7 @@ async def run(settings: Settings, *, ready: Callable[[str], None] | None = None)
     Raises errors.Failed where the state directory is somebody else's, or nothing can be made in it.
     """
     process.hear_of_children()
+    asyncio.get_running_loop().set_default_executor(Threads())
     with StateDir(settings.state_dir).held() as state:
         try:
             agent = _Agent(settings, state, SystemClock())
@@ -292,12 +294,16 @@ class _Agent:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._settings.inventory_every):
                     await self._look.wait()
-            await self._supervisor.look()
             self._look.clear()
-            await self._gpus.look()
             if self._unkept:
                 self._keep_obeyed()
-            info = await asyncio.to_thread(self._info)
+            try:
+                await self._supervisor.look()
+                await self._gpus.look()
+                info = await asyncio.to_thread(self._info)
+            except OSError as error:
+                log.warning("cannot look at this node: %s", error)
+                continue
             if inventory.told(info) != inventory.told(self._said):
                 self._said = info
                 self._link.report((), info)

@@ -182,7 +182,7 @@ class Supervisor:
         self._watch(engine, record, leader)
 
     async def look(self) -> None:
-        """What only a newer release describes may have ended since: nobody watches it."""
+        """What only a newer release describes may have ended since: nobody watches it. Raises OSError."""
         if left := self._state.left:
             alive = {mark.cookie for mark in await asyncio.to_thread(marks.scan, self._launcher.node)}
             for stray in left:
@@ -240,7 +240,11 @@ class Supervisor:
         except LlmgwError as error:
             self.tell(core.FetchFailed(name, safe(error.said)))
         except OSError as error:
-            self.tell(core.FetchFailed(name, safe(f"cannot look at {error.filename}: {error.strerror}")))
+            self.tell(
+                core.FetchFailed(
+                    name, safe(f"cannot look at {error.filename or 'its weights'}: {error.strerror}")
+                )
+            )
         else:
             self.tell(core.Fetched(name))
         finally:
@@ -309,7 +313,10 @@ class Supervisor:
 
     async def _exit(self, record: Record, leader: process.Leader) -> None:
         code = await leader.ended()
-        tail = await asyncio.to_thread(logs.tail, pathlib.Path(record.log))
+        try:
+            tail = await asyncio.to_thread(logs.tail, pathlib.Path(record.log))
+        except OSError:  # no thread: its end is told without its last words
+            tail = ""
         said = adapter(record.spec.profile.engine).explain(code, tail)
         self.tell(core.Exited(record.spec.key, said))
 
@@ -359,10 +366,11 @@ class Supervisor:
         more = True
         while True:
             self._ended.clear()
-            await asyncio.to_thread(logs.trim_all, self._logs, self.LOG_KEPT)
-            if more:
-                live = frozenset(self._engines)
-                await asyncio.to_thread(logs.prune, self._logs, self.LOGS_KEPT, self.ENDED_KEPT, live)
+            with contextlib.suppress(OSError):  # no thread: another time
+                await asyncio.to_thread(logs.trim_all, self._logs, self.LOG_KEPT)
+                if more:
+                    live = frozenset(self._engines)
+                    await asyncio.to_thread(logs.prune, self._logs, self.LOGS_KEPT, self.ENDED_KEPT, live)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._timers.trim):
                     await self._ended.wait()

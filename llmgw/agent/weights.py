@@ -10,7 +10,7 @@ import pathlib
 from collections.abc import Collection, Sequence
 
 from llmgw.agent.aside import run_aside
-from llmgw.agent.cache import Cache
+from llmgw.agent.cache import Cache, shown
 from llmgw.agent.collect import Outcome, collect_entry, out_of_turn
 from llmgw.agent.fetch import Limits
 from llmgw.agent.flight import Job, fly
@@ -176,6 +176,8 @@ class Weights:
             await run_aside(f"fetch-{name[:12]}", lambda: fly(job))
         except LlmgwError as error:
             flight.landed.set_result(error)
+        except OSError as error:
+            flight.landed.set_result(Failed(f"cannot fetch {shown(source)}: {error.strerror}"))
         else:
             flight.landed.set_result(None)
         finally:

@@ -14,6 +14,7 @@ import pytest
 
 from llmgw.agent import procfs
 from llmgw.agent.records import Record
+from llmgw.kit.threads import Threads
 from tests.agent.house import TIMERS, Here, House, alive, gone, launched, ready, until
 from tests.agent.making import assign, start, stop
 
@@ -440,6 +441,60 @@ def test_weights_that_may_not_be_looked_at_fail_their_shard(
             agent.order(assign(shard))
             await until(lambda: house.last(shard.key).state == "failed", "failed")
             assert house.last(shard.key).reason == "cannot look at /private/w.gguf: Permission denied"
+            await gone(agent, shard)
+
+    asyncio.run(story())
+
+
+def no_thread(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """From now on no thread can be started. Returns those that were asked for."""
+    asked: list[str] = []
+
+    def refuse(thread: threading.Thread) -> None:
+        asked.append(thread.name)
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    asyncio.get_running_loop().set_default_executor(Threads())
+    return asked
+
+
+def test_an_agent_without_threads_fails_its_launch_and_lives(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the limit of processes a launch fails in words; once there is room the next one runs."""
+
+    async def story() -> None:
+        async with house.agent() as agent:
+            with monkeypatch.context() as patch:
+                asked = no_thread(patch)
+                shard = house.spec()
+                await launched(agent, shard)
+                assert asked
+                said = house.last(shard.key).reason
+                assert (
+                    said == "cannot start its process: [Errno 11] no thread for it (can't start new thread)"
+                )
+            await gone(agent, shard)
+            await ready(house, agent, another := house.spec("alpha/next"))
+            await gone(agent, another)
+
+    asyncio.run(story())
+
+
+def test_an_end_is_told_without_threads(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An engine dies while no thread can be started: it is swept, and told, once one can; nobody else dies."""
+
+    async def story() -> None:
+        async with house.agent() as agent:
+            shard = house.spec()
+            pid = await ready(house, agent, shard)
+            with monkeypatch.context() as patch:
+                asked = no_thread(patch)
+                os.kill(pid, signal.SIGKILL)
+                await until(lambda: len(asked) > 3, "attempts")
+            await until(lambda: house.last(shard.key).state == "failed", "failed")
+            assert "SIGKILL" in house.last(shard.key).reason
             await gone(agent, shard)
 
     asyncio.run(story())
