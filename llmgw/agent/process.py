@@ -6,6 +6,7 @@ its own, /dev/null, and its log file, and outlives us.
 """
 
 import asyncio
+import errno
 import os
 import pathlib
 import re
@@ -17,6 +18,7 @@ from llmgw.agent import marks, procfs
 from llmgw.agent.kernel import LINUX, Kernel, live
 from llmgw.agent.marks import Identity
 from llmgw.engines.base import CommandLine
+from llmgw.errors import Failed
 from llmgw.kit import children
 from llmgw.kit.files import open_regular
 
@@ -145,10 +147,18 @@ def _led(child: "subprocess.Popen[bytes]", identity: Identity, boot: str) -> Lea
 
 
 def hold(identity: Identity, kernel: Kernel = LINUX) -> Leader | None:
-    """The live leader that `identity` names, or None where that process is gone or is another one now."""
+    """The live leader that `identity` names, or None where that process is gone or is another one now.
+
+    Raises Failed where this process may hold no more: what cannot be held is not therefore gone.
+    """
     try:
         handle = kernel.hold(identity.pid)
-    except OSError:
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+            raise Failed(
+                f"cannot hold pid {identity.pid}: {error.strerror}",
+                help="let the agent have more open files (ulimit -n, LimitNOFILE=); its engines run on",
+            ) from error
         return None
     # Opened before the check: what we check is what we hold.
     found = live(kernel, identity.pid)

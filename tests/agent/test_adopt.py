@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import errno
 import itertools
 import json
 import os
@@ -16,6 +17,7 @@ from llmgw.agent import core, marks, procfs
 from llmgw.agent.adopt import decide
 from llmgw.agent.marks import Identity, Marked
 from llmgw.agent.records import Found, Record
+from llmgw.errors import Failed
 from tests.agent.house import House, alive, gone, launched, ready, until
 from tests.agent.making import spec
 from tests.agent.test_records import edit, file_of
@@ -395,5 +397,26 @@ def test_a_second_record_that_failed_loses_nothing(house: House, monkeypatch: py
             assert second.state.shards[shard.key].pid == pid
             assert [record.identity.pid for record in house.records.read().records] == [pid]
             await gone(second, shard)
+
+    asyncio.run(story())
+
+
+def test_what_cannot_be_held_is_not_gone(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An agent without a descriptor left says so and does not start: its engine was taken for dead, and ended."""
+
+    def refuse(_: int) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    async def story() -> None:
+        shard = house.spec()
+        async with house.agent() as first:
+            pid = await ready(house, first, shard)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "pidfd_open", refuse)
+            with pytest.raises(Failed, match=f"cannot hold pid {pid}: Too many open files"):
+                await house.agent().__aenter__()
+        async with house.agent() as third:
+            assert third.state.shards[shard.key].pid == pid
+            await gone(third, shard)
 
     asyncio.run(story())
