@@ -76,6 +76,11 @@ class Roster(pydantic.BaseModel):
     gateways: dict[str, Known] = {}
 
 
+def served(root: pathlib.Path) -> bool:
+    """Whether a control plane ever began in this state directory."""
+    return (root / "epoch").exists()
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Store:
     """The state directory. One control plane at a time holds it (`held`)."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
-from llmgw.cli import following
+from llmgw.cli import following, main
 from llmgw.cli.doing import status
 from llmgw.cli.exits import Exit
 from tests.lab.guards import catalog
@@ -124,3 +124,15 @@ def test_every_code_of_the_contract_is_reached(lab: Loopback) -> None:
             ran = story(lab, patch)
         assert ran.code == code, f"{code.name}: {ran}"
         assert said in f"{ran.out}{ran.err}", f"{code.name}: {ran}"
+
+
+def test_a_token_of_a_directory_that_nobody_serves_from_is_made_aloud(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before the first start that is meant; with a slip in the path no control plane would ever know it."""
+    asked = ["token", "create", "--api", "--state-dir", str(tmp_path)]
+    assert main.run(asked) == Exit.DONE
+    assert f"no control plane has served from {tmp_path} yet" in capsys.readouterr().err
+    (tmp_path / "epoch").write_text("1")
+    assert main.run(asked) == Exit.DONE
+    assert "no control plane" not in capsys.readouterr().err

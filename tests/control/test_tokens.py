@@ -121,7 +121,7 @@ def test_a_gateways_token_opens_no_door_of_nodes(tmp_path: pathlib.Path) -> None
     text, token = tokens.create("gateway", "", None)
     joining = Joining(tokens, required=True)
     headers = {"authorization": f"bearer {text}"}
-    assert "is one of a gateway" in joining.opened("/agent", headers).said
+    assert "is for gateways" in joining.opened("/agent", headers).said
     assert joining.opened("/gateway", headers).token == token.id
     said = joining.introduced(token.id, "/gateway", "agent", "id-1", "gpu-1")
     assert said == "cannot join: agent gpu-1 came through the door of a gateway"

@@ -6,6 +6,7 @@ import click
 
 from llmgw.cli.client import Client
 from llmgw.cli.documents import document
+from llmgw.control.store import served
 from llmgw.control.token_routes import TokenRow, row
 from llmgw.control.tokens import Kind, Tokens
 from llmgw.kit.clock import SystemClock
@@ -23,6 +24,8 @@ def create(
 ) -> None:
     """Print a new token on stdout, and for whom it is on stderr: by default for the first node that uses it."""
     kind: Kind = "api" if api else "gateway" if gateway is not None else "node"
+    if state_dir is not None and not served(state_dir):
+        click.echo(f"no control plane has served from {safe(str(state_dir))} yet: is it the one?", err=True)
     text, made = _created(kind, node or gateway or "", ttl, server, state_dir)
     if output == "json":
         click.echo(document("token", {"token": text, **made.model_dump()}, output))
