@@ -64,6 +64,7 @@ class Connection(asyncio.Protocol):
         self._pinged = 0
         self._waiters: list[asyncio.Future[None]] = []
         self._paused = False
+        self._full_since = 0.0
         self._said = ""
         self._rest = b""
         self._heads = FrameHeads(preface=len(PREFACE) if on_channel is not None else 0)
@@ -132,7 +133,7 @@ class Connection(asyncio.Protocol):
             self._take(rest, self._loop.time())
 
     def pause_writing(self) -> None:
-        self._paused = True
+        self._paused, self._full_since = True, self._loop.time()
 
     def resume_writing(self) -> None:
         self._paused = False
@@ -337,6 +338,8 @@ class Connection(asyncio.Protocol):
         wait = self._silence.check(now)
         if wait is None:
             self.abort(f"{self.peer} did not answer for {self._limits.timeout:g} s")
+        elif self._paused and now - self._full_since >= self._limits.timeout:
+            self.abort(f"{self.peer} did not read what it was sent for {self._limits.timeout:g} s")
         elif not self._channels and now - self._empty_since >= self._limits.timeout:
             self.shut("no channel was opened")
         elif not self._said:

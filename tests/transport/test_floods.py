@@ -22,6 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmgw.transport import connection
+from llmgw.transport.channel import Channel
 from llmgw.transport.client import connect
 from llmgw.transport.frames import LONGEST, PER_SECOND, TURN, FrameHeads
 from tests.transport.harness import HOST, QUICK, Raw, ended, listening, until
@@ -218,6 +219,42 @@ def test_a_long_read_is_taken_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
             raw.close()
 
     asyncio.run(story())
+
+
+def test_who_never_reads_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much it says: a peer that takes nothing for `timeout` is given up, before its answers fill our memory."""
+    made: list[connection.Connection] = []
+    connected = connection.Connection.connection_made
+
+    def noted(self: connection.Connection, transport: asyncio.BaseTransport) -> None:
+        made.append(self)
+        connected(self, transport)
+
+    monkeypatch.setattr(connection.Connection, "connection_made", noted)
+
+    async def story() -> None:
+        async with listening(ended_silently, limits=QUICK) as (listener, port):
+            raw = await Raw.open(port)
+            raw.request()
+            await raw.flush()
+            await until(lambda: made, "it is connected")
+            for _ in range(4):  # longer than `timeout`, and it reads
+                await raw.flush(PingFrame(0, b"12345678").serialize())
+                await asyncio.sleep(QUICK.timeout / 3)
+            assert listener.connections == 1
+            made[0].pause_writing()  # as asyncio does when what is written stays
+            async with asyncio.timeout(5):
+                while listener.connections:
+                    await raw.flush(PingFrame(0, b"12345678").serialize())
+                    await asyncio.sleep(QUICK.timeout / 10)
+            raw.close()
+
+    asyncio.run(story())
+
+
+async def ended_silently(channel: Channel) -> None:
+    """Say nothing until it is over."""
+    await ended(channel)
 
 
 def test_floods_fill_no_log(caplog: pytest.LogCaptureFixture) -> None:
