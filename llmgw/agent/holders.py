@@ -5,6 +5,8 @@ import os
 import pathlib
 from collections.abc import Iterator, Set
 
+from llmgw.kit.text import safe
+
 FileId = tuple[int, int]
 """(device, inode)."""
 
@@ -46,6 +48,6 @@ def _mapped(process: pathlib.Path) -> Iterator[tuple[FileId, str]]:
 
 def _comm(process: pathlib.Path) -> str:
     try:
-        return (process / "comm").read_text(errors="replace").strip()
+        return safe((process / "comm").read_text(errors="replace").strip())
     except OSError:
         return "?"

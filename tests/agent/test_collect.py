@@ -19,6 +19,7 @@ import pytest
 from llmgw.agent import collect
 from llmgw.agent.cache import Cache
 from llmgw.agent.collect import Outcome, collect_entry
+from llmgw.agent.holders import holder
 from llmgw.catalog.sources import cache_name, parse
 from llmgw.fleet.node import CachedWeights
 from tests.agent.entries import make_entry, make_partial
@@ -366,3 +367,13 @@ def test_a_shard_that_comes_during_a_collect_has_its_weights(tmp_path: pathlib.P
 
     with WeightsServer({f"/{i}.gguf": body for i in range(6)}) as server:
         asyncio.run(story(server))
+
+
+def test_a_holder_is_named_whatever_it_calls_itself(tmp_path: pathlib.Path) -> None:
+    """The name of a process is its own choice: bytes that are no text and control characters are replaced."""
+    process = tmp_path / "77"
+    (process / "fd").mkdir(parents=True)
+    (process / "maps").write_text("7f00-7f01 r--p 00000000 08:01 42 /cache/w.gguf\n")
+    (process / "comm").write_bytes(b"\xff\x1b[31mred\n")
+    found = holder(frozenset(), "w.gguf", proc=tmp_path)
+    assert found == "pid 77 (\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}[31mred)"
