@@ -1,6 +1,7 @@
 """What is no regular file among an agent's own: an engine runs as the same user, and can put it there."""
 
 import asyncio
+import contextlib
 import multiprocessing
 import os
 import pathlib
@@ -25,8 +26,8 @@ SECRET = "somebody else's"
 
 
 def _socket(path: pathlib.Path) -> None:
-    os.chdir(path.parent)  # the path of a socket is short
-    with socket.socket(socket.AF_UNIX) as made:
+    # The path of a socket is short.
+    with contextlib.chdir(path.parent), socket.socket(socket.AF_UNIX) as made:
         made.bind(path.name)
 
 
