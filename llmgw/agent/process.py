@@ -6,7 +6,6 @@ its own, /dev/null, and its log file, and outlives us.
 """
 
 import asyncio
-import errno
 import os
 import pathlib
 import re
@@ -138,10 +137,13 @@ def launch(
 def _led(child: "subprocess.Popen[bytes]", identity: Identity, boot: str) -> Leader:
     # Not reaped by anybody else, so the pid is still its own.
     pidfd = os.pidfd_open(child.pid)
-    found = procfs.stat(child.pid)
-    if found is None:
+    try:
+        found = procfs.stat(child.pid)
+        if found is None:
+            raise OSError(f"pid {child.pid} cannot be looked at in {procfs.PROC}")
+    except OSError:
         os.close(pidfd)
-        raise OSError(f"pid {child.pid} cannot be looked at in {procfs.PROC}")
+        raise
     known = Identity(identity.cookie, identity.cgroup, boot, child.pid, found.ticks)
     return Leader(known, pidfd, child)
 
@@ -149,24 +151,28 @@ def _led(child: "subprocess.Popen[bytes]", identity: Identity, boot: str) -> Lea
 def hold(identity: Identity, kernel: Kernel = LINUX) -> Leader | None:
     """The live leader that `identity` names, or None where that process is gone or is another one now.
 
-    Raises Failed where this process may hold no more: what cannot be held is not therefore gone.
+    Raises Failed where this process may hold no more, OSError where it can look at none: what cannot be held is not
+    therefore gone.
     """
     try:
         handle = kernel.hold(identity.pid)
     except OSError as error:
-        if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+        if error.errno in procfs.LACKING:
             raise Failed(
                 f"cannot hold pid {identity.pid}: {error.strerror}",
                 help="let the agent have more open files (ulimit -n, LimitNOFILE=); its engines run on",
             ) from error
         return None
     # Opened before the check: what we check is what we hold.
-    found = live(kernel, identity.pid)
-    same = found is not None and found.ticks == identity.ticks and identity.boot == kernel.boot_id()
-    if found is not None and same and marks.belongs(found, identity, 0, kernel):
-        return Leader(identity, handle, kernel=kernel)
-    kernel.let_go(handle)
-    return None
+    held = False
+    try:
+        found = live(kernel, identity.pid)
+        same = found is not None and found.ticks == identity.ticks and identity.boot == kernel.boot_id()
+        held = found is not None and same and marks.belongs(found, identity, 0, kernel)
+    finally:
+        if not held:
+            kernel.let_go(handle)
+    return Leader(identity, handle, kernel=kernel) if held else None
 
 
 def kill(stat: procfs.Stat, identity: Identity, kernel: Kernel = LINUX) -> None:

@@ -1,9 +1,11 @@
 """What /proc says of processes and sockets: the ground truth that adoption, sweeps and health stand on.
 
-A process that ended while it was being read is None, never an error; zombies are dead.
+A process that ended while it was being read is None, never an error; zombies are dead. Whom we cannot look at for
+want of an open file or of memory is not therefore gone: that raises OSError.
 """
 
 import dataclasses
+import errno
 import os
 import pathlib
 from collections.abc import Iterator
@@ -11,6 +13,8 @@ from collections.abc import Iterator
 from llmgw.agent.sockets import Socket, parse
 
 PROC = pathlib.Path("/proc")
+LACKING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+"""What says something about us, and nothing about whoever we look at."""
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
@@ -38,12 +42,19 @@ def text(path: pathlib.Path) -> str:
     return os.fsdecode(path.read_bytes())
 
 
-def stat(pid: int) -> Stat | None:
-    """The process `pid` now, zombies included; None where there is none."""
+def _of(pid: int, name: str) -> str:
+    """One file of a process; empty where it is gone or not for us. Raises OSError where we lack something."""
     try:
-        said = text(PROC / str(pid) / "stat")
-    except OSError:
-        return None
+        return text(PROC / str(pid) / name)
+    except OSError as error:
+        if error.errno in LACKING:
+            raise
+        return ""
+
+
+def stat(pid: int) -> Stat | None:
+    """The process `pid` now, zombies included; None where there is none. Raises OSError."""
+    said = _of(pid, "stat")
     # The name stands in parentheses and may hold anything, parentheses too.
     fields = said.rpartition(")")[2].split()
     if len(fields) < 20:
@@ -53,7 +64,7 @@ def stat(pid: int) -> Stat | None:
 
 
 def live(pid: int) -> Stat | None:
-    """As `stat`, without zombies."""
+    """As `stat`, without zombies. Raises OSError."""
     found = stat(pid)
     return None if found is None or found.dead else found
 
@@ -64,22 +75,14 @@ def pids() -> Iterator[int]:
 
 
 def environ(pid: int) -> dict[str, str]:
-    """The environment `pid` was executed with; empty where it may not be read."""
-    try:
-        said = text(PROC / str(pid) / "environ")
-    except OSError:
-        return {}
-    pairs = (item.partition("=") for item in said.split("\0"))
+    """The environment `pid` was executed with; empty where it may not be read. Raises OSError."""
+    pairs = (item.partition("=") for item in _of(pid, "environ").split("\0"))
     return {name: value for name, found, value in pairs if found}
 
 
 def cgroup(pid: int) -> str:
-    """Its cgroup v2 path below the root of that hierarchy; empty where there is none."""
-    try:
-        said = text(PROC / str(pid) / "cgroup")
-    except OSError:
-        return ""
-    return next((line[3:] for line in said.split("\n") if line.startswith("0::")), "")
+    """Its cgroup v2 path below the root of that hierarchy; empty where there is none. Raises OSError."""
+    return next((line[3:] for line in _of(pid, "cgroup").split("\n") if line.startswith("0::")), "")
 
 
 def boot_id() -> str:

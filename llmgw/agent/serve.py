@@ -33,7 +33,7 @@ from llmgw.agent.supervisor import Supervisor, SupervisorTimers
 from llmgw.agent.unit import warning as unit_warning
 from llmgw.agent.weights import Weights
 from llmgw.catalog.hub import Hub
-from llmgw.errors import LlmgwError
+from llmgw.errors import Failed, LlmgwError
 from llmgw.fleet.node import InstalledEngine, NodeInfo
 from llmgw.fleet.shard import ShardStatus
 from llmgw.kit.chance import unseeded
@@ -186,8 +186,14 @@ class _Agent:
         """Adopt before anybody is connected: the first registration must tell what runs."""
         self._cache.sweep()
         engines = self._cgroups.base if self._cgroups is not None else ""
-        unit = unit_warning(procfs.cgroup(os.getpid()), engines)
-        self._problems = (*self._supervisor.adopt(), *([unit] if unit else []))
+        try:
+            unit = unit_warning(procfs.cgroup(os.getpid()), engines)
+            self._problems = (*self._supervisor.adopt(), *([unit] if unit else []))
+        except OSError as error:
+            raise Failed(
+                f"cannot look at what runs here: {error.strerror}",
+                help="let the agent have more open files (ulimit -n, LimitNOFILE=); its engines run on",
+            ) from error
         for problem in self._problems:
             log.warning("%s", problem)
         for key, kept in self._supervisor.state.shards.items():

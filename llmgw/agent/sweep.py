@@ -121,9 +121,9 @@ class Tree:
         """Kill once more. What is left, in words; empty = nothing. `seen` are its pids so far."""
         try:
             left = await asyncio.to_thread(self.kill)
+            return self.remains(left, seen) or await holds(frozenset(seen))
         except OSError as error:
             return f"cannot look at its processes: {error.strerror}"
-        return self.remains(left, seen) or await holds(frozenset(seen))
 
     def remains(self, left: tuple[procfs.Stat, ...], seen: set[int]) -> str:
         """Who a round found, in words; empty = nobody. Their pids join those that were `seen`."""

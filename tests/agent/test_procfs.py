@@ -1,12 +1,19 @@
 """What /proc and the disk say in bytes that are no text: paths are bytes, and people choose them."""
 
 import asyncio
+import contextlib
 import os
 import pathlib
+import resource
+import subprocess
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from llmgw.agent import cgroups, procfs
+from llmgw.agent.kernel import Linux
+from llmgw.agent.marks import Identity
+from llmgw.agent.sweep import Tree
 from tests.agent.house import House, gone, launched, ready
 
 ODD = b"/user.slice/x\xff"
@@ -77,3 +84,57 @@ def test_a_state_directory_of_no_text_loses_no_engine(tmp_path: pathlib.Path) ->
         asyncio.run(story())
     finally:
         house.clean()
+
+
+@contextlib.contextmanager
+def no_files() -> Iterator[None]:
+    """Nothing can be opened."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.parametrize("look", [procfs.stat, procfs.live, procfs.environ, procfs.cgroup])
+def test_whom_nobody_can_look_at_is_not_therefore_gone(look: Callable[[int], object]) -> None:
+    """Without a file left this process is still there, and a stranger that is gone is gone."""
+    with no_files(), pytest.raises(OSError, match="Too many open files"):
+        look(os.getpid())
+    assert look(os.getpid())
+    assert not look(2**22 + 1)
+
+
+def test_a_sweep_that_cannot_look_is_not_over() -> None:
+    """A living engine behind a /proc that cannot be read is no clean look: its card is not free."""
+    engine = subprocess.Popen(["/bin/sleep", "60"])
+    found = procfs.stat(engine.pid)
+    assert found is not None
+    tree = Tree(Identity("c" * 32, "", procfs.boot_id(), engine.pid, found.ticks), None, kernel=Listed())
+
+    async def scenario() -> str:
+        return await tree._round(set(), free)
+
+    try:
+        assert "cannot look at its processes: Too many open files" in asyncio.run(scenario())
+        assert procfs.live(engine.pid) is not None
+    finally:
+        engine.kill()
+        engine.wait()
+
+
+class Listed(Linux):
+    """Whose processes can be listed; nothing more can be opened then."""
+
+    def pids(self) -> list[int]:
+        return [os.getpid()]
+
+    def stat(self, pid: int) -> procfs.Stat | None:
+        with no_files():
+            return super().stat(pid)
+
+
+async def free(_: frozenset[int]) -> str:
+    """No card charges anybody."""
+    return ""
