@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection
 
 from llmgw.agent import cards, procfs
 from llmgw.agent.cards import Card
+from llmgw.errors import Failed
 from llmgw.fleet.node import Gpu
 from llmgw.kit.clock import Clock
 from llmgw.kit.units import show_seconds
@@ -28,7 +29,7 @@ class NvmlTimers:
 class Gpus:
     """NVML, loaded once for the life of the agent. Made and asked in its event loop; `read` in any thread.
 
-    `changed` is called when NVML falls silent, and when it speaks again.
+    `changed` is called when NVML falls silent, and when it speaks again. Raises Failed where it gets no thread.
     """
 
     def __init__(self, clock: Clock, timers: NvmlTimers, changed: Callable[[], None]) -> None:
@@ -42,7 +43,13 @@ class Gpus:
         self._deadline: asyncio.TimerHandle | None = None
         self._go = queue.SimpleQueue[bool]()
         # Not of a pool: an exit would wait for it, as long as the driver hangs.
-        threading.Thread(target=self._work, name="nvml", daemon=True).start()
+        try:
+            threading.Thread(target=self._work, name="nvml", daemon=True).start()
+        except RuntimeError as error:
+            raise Failed(
+                "cannot ask for this machine's cards: no thread can be started",
+                help="let the agent have more processes (ulimit -u, TasksMax=)",
+            ) from error
 
     @property
     def known(self) -> bool:

@@ -8,14 +8,18 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from llmgw.agent import marks
+from llmgw.agent.gpus import Gpus, NvmlTimers
+from llmgw.errors import Failed
 from llmgw.fleet.node import NodeInfo
 from llmgw.fleet.shard import ShardStatus
+from llmgw.kit.clock import SystemClock
 from llmgw.wire import messages as wire
 from tests.agent.house import program, until
 from tests.agent.making import assign, spec, start, stop
@@ -378,3 +382,17 @@ def test_an_agent_whose_driver_hangs_goes_on(library: pathlib.Path, tmp_path: pa
         for path in tmp_path.glob("a/node-id"):
             for mark in marks.scan(path.read_text()):
                 os.kill(mark.pid, signal.SIGKILL)
+
+
+def test_an_agent_that_gets_no_thread_for_nvml_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the limit of processes it does not start, in words: nothing of it runs yet."""
+
+    def refused(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def story() -> None:
+        monkeypatch.setattr(threading.Thread, "start", refused)
+        Gpus(SystemClock(), NvmlTimers(), lambda: None)
+
+    with pytest.raises(Failed, match="no thread can be started"):
+        asyncio.run(story())
