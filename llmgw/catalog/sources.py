@@ -75,7 +75,9 @@ def _http(text: str, scheme: str, sha256: str) -> Source:
     if not parts.path.rsplit("/", 1)[-1]:
         raise ValueError(f"cannot read source {text!r}: the path names no file")
     if scheme == "http" and not sha256:
-        raise ValueError(f"cannot use source {text!r}: plain http needs `sha256:` beside it, as sha256sum tells it")
+        raise ValueError(
+            f"cannot use source {text!r}: plain http needs `sha256:` beside it, as sha256sum tells it"
+        )
     port = f":{parts.port}" if parts.port else ""
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     query = f"?{parts.query}" if parts.query else ""
