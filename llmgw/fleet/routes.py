@@ -36,7 +36,7 @@ class RoutedModel:
 class Routes:
     """A full snapshot. Versions only grow, across restarts of the control plane too: see `first_version`.
 
-    `partial` = a restarted control plane has not heard every node yet: a gateway adds this to what it
+    `partial` = a restarted control plane has not heard every node yet, or has no catalog: a gateway adds this to what it
     has, and takes nothing away.
     """
 

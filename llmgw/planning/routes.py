@@ -11,10 +11,14 @@ from llmgw.planning.view import View
 
 
 def routes(view: View, drains: Mapping[str, Draining]) -> Routes:
-    """The table of this pass; the previous one, version and all, where nothing in it changed."""
+    """The table of this pass; the previous one, version and all, where nothing in it changed.
+
+    Without a catalog nobody knows which models there are: that is no word that there are none.
+    """
     old, board = view.ledger.routes, view.board
     models = old.models if board.wants is None else board.wants.routed
-    new = Routes(old.version, bool(view.unheard), models, _endpoints(view, drains))
+    partial = bool(view.unheard) or board.wants is None
+    new = Routes(old.version, partial, models, _endpoints(view, drains))
     table = old if new == old else dataclasses.replace(new, version=old.version + 1)
     # The very tuples of the table: the next comparison is one of identities.
     board.table = table.endpoints

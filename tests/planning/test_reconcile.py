@@ -487,3 +487,21 @@ def test_a_slow_replica_is_told_to_gateways_and_nothing_else_happens() -> None:
         assert story.decides() == ()
         assert {end.replica: end.slow for end in story.ledger.routes.endpoints} == {one: slow, other: False}
         assert story.ledger.routes.version == before + 1
+
+
+def test_a_control_plane_without_a_catalog_takes_no_names_from_gateways() -> None:
+    """Its state is lost, the nodes are back and the catalog is not read yet: the table is a part, and whole afterwards."""
+    before = Story(a_node("n0"), catalog=a_catalog(a_model()))
+    before.runs()
+    (shard,) = before.fleet.shards.values()
+    after = Story(catalog=None)
+    after.registers(a_node("n0"), (shard.spec, shard.status)).decides()
+    told = after.ledger.routes
+    assert ([each.replica for each in told.endpoints], told.models, told.partial) == (
+        [shard.spec.replica],
+        (),
+        True,
+    )
+    after.adopts(before.desired.catalog).decides()
+    assert not after.ledger.routes.partial
+    assert after.ledger.routes.models
