@@ -2,7 +2,7 @@
 
 A control plane on loopback with nodes that obey and a catalog of a thousand models that serve: `llmgw plan` of a
 change to ten of them, of nothing, and with every model new. Wall time of the whole process, with its bytecode kept
-as an installation has it; median of a few. The limit is at this machine's pace.
+as an installation has it; median of a few. This machine's pace is printed beside.
 """
 
 import argparse
@@ -56,7 +56,7 @@ def run(argv: Sequence[str]) -> Outcome:
     slowness = round((before + pace()) / 2, 2)
     figures = {"plan_new_s": new, "plan_ten_s": ten, "plan_nothing_s": nothing}
     took = {"models that serve": served if served == options.models else 0, "rows of ten": len(rows) == 10}
-    return Outcome(max(figures.values()) <= PLAN * slowness, took, figures | {"pace": slowness})
+    return Outcome(max(figures.values()) <= PLAN, took, figures | {"pace": slowness})
 
 
 def documents(models: int, changed: int = 0) -> Mapping[str, str]:

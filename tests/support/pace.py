@@ -1,8 +1,8 @@
-"""How slow this machine is today: the yardstick of labs that judge CPU time by absolute limits.
+"""How slow this machine is today: the yardstick that labs of speed print beside their figures.
 
 The limits were set on the machine that the HTTP stack was measured on; shared machines run at a third of that in a
 bad hour. What stays put is a ratio in one run: PyYAML's C loader, which none of our changes touches, reads a
-catalog before and after what is judged, and a limit holds at its pace. Both, the raw figures and the pace, are printed.
+catalog before and after what is measured. Its pace is printed beside the figures and moves no limit.
 """
 
 import time
