@@ -5,14 +5,13 @@ import collections
 import contextlib
 import dataclasses
 import fcntl
+import itertools
 import mmap
 import os
 import pathlib
-import random
 import shutil
-import threading
-import time
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable
 
 import pytest
 
@@ -244,70 +243,71 @@ def test_a_cache_in_another_place_is_not_collected(tmp_path: pathlib.Path) -> No
     _refused(collect_entry(cache, entry), "no longer the directory")
 
 
-class _Attacker(threading.Thread):
-    """Swaps directories for links to others, as fast as it can, except while somebody holds `pause`."""
+class _Swap:
+    """Turns a directory of a cache's only entry into a link just before the chosen call of the system."""
 
-    def __init__(self, targets: Sequence[tuple[pathlib.Path, pathlib.Path]], spare: pathlib.Path) -> None:
-        super().__init__()
-        self._targets = targets
+    def __init__(self, root: pathlib.Path, below: str, outside: pathlib.Path, spare: pathlib.Path) -> None:
+        self._root = root
+        self._below = below
+        self._outside = outside
         self._spare = spare
-        self.pause = threading.Lock()
-        self.over = threading.Event()
-        self.swaps = 0
+        self._left: int | None = None
+        self.struck = False
 
-    def run(self) -> None:
-        chance = random.Random(7)
-        while not self.over.is_set():
-            with self.pause:
-                self._swap(*chance.choice(self._targets))
-            time.sleep(chance.choice((0.0, 0.0, 0.0002)))
+    def arm(self, call: int) -> None:
+        """Strike before call number `call`, counted from now."""
+        self._left, self.struck = call, False
 
-    def _swap(self, target: pathlib.Path, outside: pathlib.Path) -> None:
-        try:
-            target.rename(self._spare)
-        except OSError:
+    def disarm(self) -> bool:
+        """Strike no more. Whether there were fewer calls than that."""
+        early, self._left = self._left is not None, None
+        return early
+
+    def __call__(self, event: str, _: object) -> None:
+        """The audit hook: Python tells it each call that opens, lists, renames or removes, before it is made."""
+        if self._left is None or not event.startswith(("open", "os.")):
             return
-        with contextlib.suppress(OSError):
-            target.symlink_to(outside)
-            self.swaps += 1
-            time.sleep(0)
-            target.unlink()
-        with contextlib.suppress(OSError):
-            self._spare.rename(target)
-        shutil.rmtree(self._spare, ignore_errors=True)
+        self._left -= 1
+        if self._left < 0:
+            self._left = None
+            # Under whatever name the entry has by now: it is renamed before it is removed.
+            for entry in self._root.iterdir():
+                with contextlib.suppress(OSError):
+                    (entry / self._below).rename(self._spare)
+                    (entry / self._below).symlink_to(self._outside)
+                    self.struck = True
 
 
-def test_a_swapping_attacker_gets_nothing_outside_removed(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("below", ["", "files", "files/sub"])
+def test_a_link_swapped_in_at_any_moment_gets_nothing_outside_removed(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, below: str
 ) -> None:
-    """Entries and their directories turn into links while they are removed: the victim loses no file."""
-    # Looking through /proc is most of a removal's time, and none of what is attacked here.
+    """A directory turns into a link before each call of its removal in turn: the victim loses no file."""
+    # Looking through /proc is most of a removal's calls, and none of what is attacked here.
     monkeypatch.setattr("llmgw.agent.collect.holder", lambda *_: "")
     home = make_entry(tmp_path / "victim", SOURCE, FILES)
     template = make_entry(tmp_path / "template", SOURCE, FILES)
-    cache = Cache(tmp_path / "cache")
-    entry = cache.root / cache_name(SOURCE)
-    below = ((entry / each, home / each) for each in ("files", "files/sub"))
-    attacker = _Attacker(((entry, home), *below), tmp_path / "spare")
+    root, spare = tmp_path / "cache", tmp_path / "spare"
+    swap = _Swap(root, below, home / below, spare)
     before = {str(each): each.stat().st_ino for each in home.rglob("*")}
     outcomes: collections.Counter[bool] = collections.Counter()
-    attacker.start()
-    try:
-        for _ in range(400):
-            with attacker.pause:
-                shutil.rmtree(cache.root)
-                cache.root.mkdir()
-                cache.close()
-                cache = Cache(cache.root)
-                shutil.copytree(template, entry)
-                (listed,) = cache.list_entries()
-            outcomes[collect_entry(cache, listed).removed] += 1
-    finally:
-        attacker.over.set()
-        attacker.join()
-    assert attacker.swaps > 100, "the attack took place"
-    assert min(outcomes[True], outcomes[False]) > 10, "it met removals in the middle, and lost some"
-    assert {str(each): each.stat().st_ino for each in home.rglob("*")} == before
+    sys.addaudithook(swap)
+    for call in itertools.count():
+        for path in (root, spare):
+            shutil.rmtree(path, ignore_errors=True)
+        shutil.copytree(template, root / cache_name(SOURCE))
+        cache, listed = _listed(root)
+        swap.arm(call)
+        outcome = collect_entry(cache, listed)
+        over = swap.disarm()
+        cache.close()
+        assert {str(each): each.stat().st_ino for each in home.rglob("*")} == before
+        if over:
+            break
+        outcomes[outcome.removed] += swap.struck
+    assert outcomes[False] > 5, "it met removals and stopped them"
+    assert outcomes[True] > 1 or not below, "removals met it, and went on beside it"
+    assert outcomes.total() > 10
 
 
 def test_a_stale_revision_removes_nothing(tmp_path: pathlib.Path) -> None:
