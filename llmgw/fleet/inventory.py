@@ -60,7 +60,7 @@ class Room:
             self.held_by[gpu] = min(spec.replica, self.held_by.get(gpu, spec.replica))
         if spec.gpus:
             for kind, cards in self.free.items():
-                self.free[kind] = [gpu for gpu in cards if gpu.uuid not in self.held_by]
+                self.free[kind] = [gpu for gpu in cards if gpu.uuid not in spec.gpus]
         self._take_port(spec.port)
         self._take_port(spec.port + PORTS_PER_SHARD - 1)
         self._cores += round(spec.profile.cpu_cores * _MICRO)

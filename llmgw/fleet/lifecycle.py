@@ -31,15 +31,17 @@ ENDED: frozenset[State] = frozenset({"failed", "stopping"})
 
 def may_follow(old: State, new: State) -> bool:
     """Whether a shard may be reported `new` after `old`. Reports may skip states, never go back."""
-    if old == new:
-        return True
-    seen: set[State] = set()
-    front = [old]
+    return new in _REACHABLE[old]
+
+
+def _reachable(old: State) -> frozenset[State]:
+    """`old` itself, and every state on a way from it."""
+    seen, front = {old}, [old]
     while front:
-        for following in NEXT[front.pop()]:
-            if following == new:
-                return True
-            if following not in seen:
-                seen.add(following)
-                front.append(following)
-    return False
+        following = set(NEXT[front.pop()]) - seen
+        seen |= following
+        front += following
+    return frozenset(seen)
+
+
+_REACHABLE = {state: _reachable(state) for state in NEXT}

@@ -4,7 +4,7 @@
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from llmgw.fleet.expiry import Standing, Timers
@@ -13,6 +13,9 @@ from llmgw.fleet.shard import ShardSpec
 from llmgw.fleet.world import Shard
 
 Phase = Literal["Fetching", "Starting", "Ready", "Unreachable", "Failed", "Lost", "Unknown"]
+
+_SERVING = frozenset({"ready", "draining"})
+_COMING = PENDING - {"held"}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -41,14 +44,13 @@ class Replica:
 
     @property
     def present(self) -> tuple[Shard, ...]:
-        return tuple(shard for shard in self.shards if shard is not None)
+        return tuple([shard for shard in self.shards if shard is not None])
 
     @property
     def serves(self) -> bool:
         """Whether clients are sent to it (unless it drains)."""
         return self.phase == "Ready" or (
-            self.phase == "Unreachable"
-            and all(shard.state in ("ready", "draining") for shard in self.present)
+            self.phase == "Unreachable" and all(shard.state in _SERVING for shard in self.present)
         )
 
     @property
@@ -62,19 +64,25 @@ class Replica:
 
 
 def derive(
-    present: Iterable[Shard],
+    present: Sequence[Shard],
     standings: Mapping[str, Standing],
     green: bool,
     now: float,
     timers: Timers,
     called: Callable[[str], str] = str,
 ) -> Replica:
-    """The replica that these shards make. `green` = its data plane proves that it lives; `called` names a node."""
-    ranks = {shard.spec.rank: shard for shard in present}
-    spec = ranks[min(ranks)].spec
-    shards = tuple(ranks.get(peer.rank) for peer in spec.peers)
+    """The replica that these shards make, one or more in rank order.
+
+    `green` = its data plane proves that it lives; `called` names a node.
+    """
+    spec = present[0].spec
+    if len(present) == len(spec.peers):
+        shards: tuple[Shard | None, ...] = tuple(present)
+    else:
+        ranks = {shard.spec.rank: shard for shard in present}
+        shards = tuple([ranks.get(peer.rank) for peer in spec.peers])
     phase, why = _phase(spec, shards, standings, green, now, timers, called)
-    return Replica(spec.replica, spec, shards, phase, why, max(shard.since for shard in ranks.values()))
+    return Replica(spec.replica, spec, shards, phase, why, max([shard.since for shard in present]))
 
 
 def _phase(
@@ -87,18 +95,22 @@ def _phase(
     called: Callable[[str], str],
 ) -> tuple[Phase, str]:
     doubtful = False
+    states: set[str] = set()
     for peer, shard in zip(spec.peers, shards, strict=True):
-        if shard is not None and shard.state in ENDED:
-            return "Failed", f"rank {shard.spec.rank}: {shard.status.reason or shard.state}"
-        if shard is None or not shard.confirmed or standings.get(peer.node) != "Ready":
+        if shard is None:
             doubtful = True
+            continue
+        state = shard.status.state
+        if state in ENDED:
+            return "Failed", f"rank {shard.spec.rank}: {shard.status.reason or state}"
+        if not shard.confirmed or standings.get(peer.node) != "Ready":
+            doubtful = True
+        states.add(state)
     if doubtful and (found := _doubt(spec, shards, standings, green, now, timers, called)) is not None:
         return found
-    states = [shard.state for shard in shards if shard is not None]
-    if all(state in ("ready", "draining") for state in states):
+    if states <= _SERVING:
         return "Ready", ""
-    fetching = any(state in PENDING and state != "held" for state in states)
-    return ("Fetching", "") if fetching else ("Starting", "")
+    return ("Starting", "") if states.isdisjoint(_COMING) else ("Fetching", "")
 
 
 def _doubt(
@@ -112,9 +124,9 @@ def _doubt(
 ) -> tuple[Phase, str] | None:
     """What silence, absence and want of confirmation make of it; None if they change nothing."""
     standing_of = [standings.get(peer.node, "Unheard") for peer in spec.peers]
-    lost = [peer for peer, stands in zip(spec.peers, standing_of, strict=True) if stands == "Lost"]
-    if lost and not green:
-        return "Lost", f"node {called(lost[0].node)} is lost"
+    if "Lost" in standing_of and not green:
+        lost = spec.peers[standing_of.index("Lost")]
+        return "Lost", f"node {called(lost.node)} is lost"
     for peer, shard, stands in zip(spec.peers, shards, standing_of, strict=True):
         if shard is None and green and stands in ("Unheard", "Lost"):
             continue  # it answers clients, so the rank that nobody reports lives

@@ -177,7 +177,9 @@ class Draft:
             case events.Ordered(key=key, order=order):
                 if key in self._shards.read:
                     shard = self._shards.read[key]
-                    self._shards.write[key] = dataclasses.replace(shard, ordered=order, ordered_at=now)
+                    self._shards.write[key] = Shard(
+                        shard.spec, shard.status, shard.since, shard.confirmed, order, now, shard.served
+                    )
             case events.GatewayArrived(gateway=name):
                 known = self._gateways.read.get(name, Gateway(0, {}, {}, {}, now))
                 self._gateways.write[name] = dataclasses.replace(known, acked=0, last_seen=now)
@@ -221,8 +223,8 @@ class Draft:
                 since = shard.since if status.state == shard.state else now - status.age
                 ended = status.state == "failed" and shard.state in ("ready", "draining")
                 served = status.served or (max(0.0, since - shard.since) if ended else shard.served)
-                self._shards.write[status.key] = dataclasses.replace(
-                    shard, status=status, since=since, confirmed=True, served=served
+                self._shards.write[status.key] = Shard(
+                    shard.spec, status, since, True, shard.ordered, shard.ordered_at, served
                 )
 
     def _heard(self, name: str, now: float) -> None:

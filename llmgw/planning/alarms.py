@@ -68,7 +68,7 @@ def _halted(view: View) -> list[str]:
     What ended after it had served, or moves from one node to another, is no roll-out.
     """
     wants = view.board.wants
-    if wants is None:
+    if wants is None or not view.ledger.troubles:
         return []
     said: list[str] = []
     for (model, generation), trouble in sorted(view.ledger.troubles.items()):

@@ -83,7 +83,7 @@ class Board:
 
     def look(self, desired: Desired, fleet: Fleet, ledger: Ledger, now: float, timers: Timers) -> Standings:
         """Take in everything that changed since the last pass; who is there now."""
-        if timers != self._timers:
+        if timers is not self._timers and timers != self._timers:
             self._sound &= timers.still() == self._timers.still()
             self._stood = ()
         if not self._sound:
@@ -162,7 +162,7 @@ class Board:
         for key in {**dict.fromkeys(changed(self.seen.shards, fleet.shards)), **dict.fromkeys(self._noted)}:
             worlds.setdefault(key[0], None)
             shard, known = fleet.shards.get(key), self.roll.known(key)
-            gone = known is not None and (shard is None or shard.spec != known)
+            gone = known is not None and (shard is None or (shard.spec is not known and shard.spec != known))
             if known is not None and gone:
                 self._on_node[known.node].remove(key)
                 rebuilt.add(known.node)
@@ -216,13 +216,15 @@ class Board:
                 name, ranks, fleet.shards, standings.of, now, timers, green=green, called=fleet.name
             )
 
+        found = {name: derived(name) for name in other}
         if self.moved:
             roll.passed(now, timers)
-            other |= {name for name in roll.hanging if derived(name) != roll.replicas[name]}
-        self.touched |= other
-        self.untold |= other
-        for name in sorted(other):
-            old, new = roll.replicas.get(name), derived(name)
+            asked = ((name, derived(name)) for name in roll.hanging - other)
+            found.update((name, new) for name, new in asked if new != roll.replicas[name])
+        self.touched.update(found)
+        self.untold.update(found)
+        for name in sorted(found):
+            old, new = roll.replicas.get(name), found[name]
             if old is None and new is not None and self._is_asked_for(new, marks):
                 self.joined[new.model] = self.joined.get(new.model, 0) + 1
             else:
@@ -320,7 +322,5 @@ class Board:
 
 def _green(gateways: Mapping[str, Gateway], replica: str, now: float, timers: Timers) -> bool:
     """Whether it completed a request through a gateway lately: its agent may be silent, it is not."""
-    return any(
-        replica in gateway.green_at and now - gateway.green_at[replica] < timers.evidence
-        for gateway in gateways.values()
-    )
+    greens = [gateway.green_at[replica] for gateway in gateways.values() if replica in gateway.green_at]
+    return bool(greens) and now - max(greens) < timers.evidence

@@ -33,7 +33,7 @@ class Pass:
     """What one pass decided. `wake_at` is when time alone will change the answer, or None.
 
     `again` = one replica got a place, or other nodes are quarantined: another pass should follow at once;
-    it will tell `wake_at` and `unplaced`.
+    it will tell `wake_at`, `unplaced` and `alarms`.
     """
 
     actions: tuple[Action, ...]
@@ -85,10 +85,10 @@ def reconcile(
     drains_told = _told(view, drains, table.version)
     if drains_told is not view.ledger.drains or table is not view.ledger.routes:
         view = _with(view, dataclasses.replace(view.ledger, drains=drains_told, routes=table))
-    again = bool(placed) or turned
-    wake = None if again else wake_at(view)
     view.board.rest(acted=view.may_act())
-    return Pass(tuple(actions), view.ledger, wake, tuple(unplaced), alarms(view), again)
+    if placed or turned:
+        return Pass(tuple(actions), view.ledger, None, again=True)
+    return Pass(tuple(actions), view.ledger, wake_at(view), tuple(unplaced), alarms(view))
 
 
 def _with(view: View, ledger: Ledger) -> View:
@@ -108,6 +108,8 @@ def _blames_others(view: View, before: Ledger) -> bool:
 
 def _told(view: View, drains: Mapping[str, Draining], version: int) -> Mapping[str, Draining]:
     """The drains of the next ledger, new ones with the table that tells them; the old map if it is the same."""
+    if not drains and not view.ledger.drains:
+        return view.ledger.drains
     told = {
         name: dataclasses.replace(drain, version=version) if drain.version == draining.NEW else drain
         for name, drain in drains.items()
@@ -117,7 +119,7 @@ def _told(view: View, drains: Mapping[str, Draining], version: int) -> Mapping[s
 
 def _acknowledge_losses(view: View, ledger: Ledger) -> Ledger:
     """Nodes whose loss this pass acts on, less those that spoke again."""
-    if not view.may_act():
+    if not view.may_act() or not (ledger.lost or view.lost):
         return ledger
     lost = frozenset(name for name in ledger.lost | view.lost if view.standings.get(name, "Ready") != "Ready")
     return ledger if lost == ledger.lost else dataclasses.replace(ledger, lost=lost)
@@ -243,7 +245,8 @@ def _place_one(view: View, needs: Needs, chance: Chance) -> tuple[tuple[Assign, 
         for request in search.requests:
             if choice := stock.choose(request, board.pressure):
                 shards = specs(new_id(view, model, chance), request, choice)
-                return tuple(Assign(spec, needs.of[model].because) for spec in shards), []
+                because = needs.of[model].because
+                return tuple([Assign(spec, because) for spec in shards]), []
         search.full_at = stock.grown
     unplaced = [unplaced_for(view, needs, model) for _, _, model in needs.pending]
     board.explanations.told()

@@ -13,8 +13,9 @@ from llmgw.fleet import events
 from llmgw.fleet.expiry import Timers
 from llmgw.fleet.node import CachedWeights, NodeInfo
 from llmgw.fleet.shard import ShardKey, ShardSpec, ShardStatus, State
-from llmgw.fleet.world import Fleet
+from llmgw.fleet.world import Fleet, Node
 from llmgw.kit.chance import Chance
+from llmgw.kit.garbage import uncollected
 from llmgw.planning.actions import Action, Assign, Drain, Start, Stop
 from llmgw.planning.board import Board
 from llmgw.planning.desired import Desired
@@ -70,7 +71,8 @@ def rehearse(
 
     `board` is the memory of the passes over this fleet, lent: it makes a rehearsal cost what it changes.
     """
-    return _Stage(desired, fleet, ledger, now, chance, timers, Board() if board is None else board).run()
+    with uncollected():
+        return _Stage(desired, fleet, ledger, now, chance, timers, Board() if board is None else board).run()
 
 
 class _Stage:
@@ -239,8 +241,9 @@ class _Stage:
             return fleet
         nodes = dict(fleet.nodes)
         for name in names:
-            last_seen = math.inf if name in self.ready_nodes else nodes[name].last_seen + passed
-            nodes[name] = dataclasses.replace(nodes[name], last_seen=last_seen, connected=True)
+            node = nodes[name]
+            last_seen = math.inf if name in self.ready_nodes else node.last_seen + passed
+            nodes[name] = Node(node.info, last_seen, node.since, True, node.failures)
         return dataclasses.replace(fleet, nodes=nodes)
 
     def _patience(self) -> float:

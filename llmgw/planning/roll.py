@@ -62,27 +62,33 @@ class Roll:
         """
         if ranks is None:
             ranks = len(self.replicas[name].shards) if name in self.replicas else 0
-        keys = [(name, rank) for rank in range(ranks)]
-        present = [shards[key] for key in keys if key in shards]
+        found = [shards.get((name, rank)) for rank in range(ranks)]
+        present = [shard for shard in found if shard is not None]
         return derive(present, standings, green(name), now, timers, called) if present else None
 
     def put(self, name: str, new: Replica | None, now: float, timers: Timers) -> None:
         """It is `new` from now on, or gone."""
-        self._drop(name, None if new is None else new.model)
+        old = self.replicas.get(name)
+        if old is not None and (new is None or new.model != old.model):
+            self._drop(name, old)
+            old = None
         if new is None:
             return
-        if name not in self.replicas:
-            bisect.insort(self.by_model.setdefault(new.model, []), name)
         self.replicas[name] = new
-        self.tally.setdefault(new.model, Counter())[kind(new)] += 1
-        if new.phase in ("Failed", "Lost"):
-            self.ending.add(name)
-        elif new.phase in ("Fetching", "Starting"):
-            self.coming.add(name)
-        if new.hangs_on_time:
-            self.hanging.add(name)
+        if old is None:
+            bisect.insort(self.by_model.setdefault(new.model, []), name)
+            self._count(new, 1)
+        elif kind(old) != kind(new):
+            self._count(old, -1)
+            self._count(new, 1)
+        phase = new.phase
+        _keep(self.ending, name, phase in ("Failed", "Lost"))
+        _keep(self.coming, name, phase in ("Fetching", "Starting"))
+        _keep(self.hanging, name, new.hangs_on_time)
         if instants := _orders_due(new, now, timers):
             self.timed[name] = instants
+        elif name in self.timed:
+            del self.timed[name]
 
     def passed(self, now: float, timers: Timers) -> None:
         """Forget the instants that are over. After a rehearsal, whose clock ran ahead, some are to come again."""
@@ -94,30 +100,37 @@ class Roll:
                 del self.timed[name]
         self._clock = now
 
-    def _drop(self, name: str, model: str | None) -> None:
+    def _drop(self, name: str, old: Replica) -> None:
         for group in (self.ending, self.coming, self.hanging):
             group.discard(name)
         self.timed.pop(name, None)
-        old = self.replicas.get(name)
-        if old is None:
-            return
-        tally = self.tally[old.model]
-        tally[kind(old)] -= 1
-        if not tally[kind(old)]:
-            del tally[kind(old)]
-        if old.model == model:
-            return
+        self._count(old, -1)
         del self.replicas[name]
         names = self.by_model[old.model]
         del names[bisect.bisect_left(names, name)]
         if not names:
             del self.by_model[old.model], self.tally[old.model]
 
+    def _count(self, replica: Replica, step: int) -> None:
+        tally, counted = self.tally.setdefault(replica.model, Counter()), kind(replica)
+        tally[counted] += step
+        if not tally[counted]:
+            del tally[counted]
+
+
+def _keep(group: set[str], name: str, belongs: bool) -> None:
+    if belongs:
+        group.add(name)
+    else:
+        group.discard(name)
+
 
 def _orders_due(replica: Replica, now: float, timers: Timers) -> tuple[float, ...]:
     """The instants after now at which an order of this replica is sent again or given up."""
     instants: list[float] = []
-    for shard in replica.present:
+    for shard in replica.shards:
+        if shard is None or (shard.confirmed and not shard.ordered):
+            continue
         if shard.ordered:
             instants.append(shard.ordered_at + timers.ack)
         if not shard.confirmed:

@@ -4,7 +4,6 @@ Reality wins: a reported replica of a current generation counts, whoever started
 generation goes only when the new one has proved itself, or when there is no room for both.
 """
 
-import dataclasses
 from collections.abc import Collection, Iterable
 
 from llmgw.catalog.model import Model
@@ -81,7 +80,17 @@ def joined(need: Need, came: int) -> Need | None:
     """
     if came > need.create:
         return None
-    return dataclasses.replace(need, create=need.create - came, have=need.have + came, swap="")
+    return Need(
+        need.create - came,
+        need.have + came,
+        need.count,
+        need.reason,
+        need.drain,
+        need.undrain,
+        "",
+        need.ripe_at,
+        need.old,
+    )
 
 
 def _counts(replica: Replica) -> bool:

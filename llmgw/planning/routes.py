@@ -1,6 +1,5 @@
 """The routing table that follows from a pass: ready replicas, draining ones marked. A step of `reconcile`."""
 
-import dataclasses
 from collections.abc import Mapping
 
 from llmgw.fleet.replica import Replica
@@ -18,8 +17,9 @@ def routes(view: View, drains: Mapping[str, Draining]) -> Routes:
     old, board = view.ledger.routes, view.board
     models = old.models if board.wants is None else board.wants.routed
     partial = bool(view.unheard) or board.wants is None
-    new = Routes(old.version, partial, models, _endpoints(view, drains))
-    table = old if new == old else dataclasses.replace(new, version=old.version + 1)
+    endpoints = _endpoints(view, drains)
+    same = (partial, models, endpoints) == (old.partial, old.models, old.endpoints)
+    table = old if same else Routes(old.version + 1, partial, models, endpoints)
     # The very tuples of the table: the next comparison is one of identities.
     board.table = table.endpoints
     if board.wants is not None:

@@ -61,8 +61,8 @@ def write(draft: Draft, step: Pass, now: float, board: Board) -> None:
     for action in step.actions:
         match action:
             case Assign(spec=spec):
-                again = events.Ordered(spec.key, "assign")
-                draft.apply(again if spec.key in known else events.Assigned(spec), now)
+                again = spec.key in known
+                draft.apply(events.Ordered(spec.key, "assign") if again else events.Assigned(spec), now)
                 board.wrote(spec.key)
             case Start(key=key):
                 draft.apply(events.Ordered(key, "start"), now)
