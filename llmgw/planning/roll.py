@@ -112,9 +112,12 @@ class Roll:
             del self.by_model[old.model], self.tally[old.model]
 
     def _count(self, replica: Replica, step: int) -> None:
-        tally, counted = self.tally.setdefault(replica.model, Counter()), kind(replica)
-        tally[counted] += step
-        if not tally[counted]:
+        tally = self.tally.get(replica.model)
+        if tally is None:
+            tally = self.tally[replica.model] = Counter()
+        counted = kind(replica)
+        left = tally[counted] = tally.get(counted, 0) + step
+        if not left:
             del tally[counted]
 
 

@@ -8,7 +8,7 @@ the rules on them until enough have passed.
 import bisect
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 from operator import itemgetter
 
 from llmgw.catalog.model import Profile
@@ -41,6 +41,7 @@ class Stock:
         self.version = 0
         self.grown = 0
         self._label_keys: frozenset[str] = frozenset()
+        self._breeds: dict[str, Breed] = {}
         self._shelves: dict[Shelf, dict[int, list[Slot]]] = {}
         self._filed: dict[str, dict[Shelf, tuple[int, Slot]]] = {}
         self._keys: dict[Shelf, Shelf] = {}
@@ -55,14 +56,15 @@ class Stock:
         self._suiting.clear()
         if keys != self._label_keys:
             self._label_keys = keys
-            for node in self.sites:
+            for node, site in self.sites.items():
+                self._breeds[node] = self._breed(site.room.info)
                 self._file(node)
             self._changed(grown=True)
 
     def put(self, info: NodeInfo, specs: Iterable[ShardSpec], standing: Standing, cordoned: str) -> None:
         """A node as it is now, whatever it was before."""
         old, new = self.sites.get(info.id), Site(room(info, specs), standing, cordoned)
-        self.sites[info.id] = new
+        self.sites[info.id], self._breeds[info.id] = new, self._breed(info)
         self._count(info.id, old.room if old else None, new.room)
         self._file(info.id)
         self._changed(grown=True)
@@ -76,6 +78,7 @@ class Stock:
     def remove(self, node: str) -> None:
         """The node is no more."""
         self._count(node, self.sites.pop(node).room, None)
+        del self._breeds[node]
         self._file(node)
         self._changed(grown=True)
 
@@ -134,7 +137,7 @@ class Stock:
         site = self.sites.get(node)
         if site is None or site.standing != "Ready" or site.cordoned:
             return {}
-        info, breed = site.room.info, self._breed(site.room.info)
+        info, breed = site.room.info, self._breeds[node]
         slot = (0.0, info.name, node)
         slots = {
             self._key(kind, breed): (len(cards), slot) for kind, cards in site.room.free.items() if cards
@@ -187,11 +190,10 @@ class Stock:
 
     def _in_order(self, request: Request, kind: str) -> Iterator[Site]:
         """Nodes with enough free cards of `kind`, best first."""
-        shelves = self._shelves_for(request.profile, kind)
-        counts = {count for shelf in shelves for count in self._shelves[shelf]}
-        enough = sorted(count for count in counts if count >= request.profile.gpus_per_node)
+        shelves, least = self._shelves_for(request.profile, kind), request.profile.gpus_per_node
+        enough = sorted({count for shelf in shelves for count in self._shelves[shelf] if count >= least})
         apart = self._apart.get(request.model.name, {})
-        for level in sorted({0, *apart.values()}):
+        for level in chain((0,), _siblings(apart)):
             for count in enough:
                 for _, _, node in self._alike(request, kind, count, shelves):
                     if apart.get(node, 0) == level:
@@ -231,6 +233,11 @@ class Stock:
         if shelf[0] != CPU or not shelf[1][2] or not slots:
             return slots
         return slots[bisect.bisect_left(slots, (profile.cpu_cores, "", "")) :]
+
+
+def _siblings(apart: Mapping[str, int]) -> Iterator[int]:
+    """How many siblings there are on some node, fewest first; worked out when no node without any is left."""
+    yield from sorted(set(apart.values()) - {0})
 
 
 def _forget(counts: dict[str, dict[str, int]], name: str, node: str) -> None:
