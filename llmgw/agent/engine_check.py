@@ -21,10 +21,11 @@ from llmgw.agent.marks import Identity
 from llmgw.agent.sweep import SweepTimers, Tree
 from llmgw.engines.base import CommandLine, how_it_ended, last_error
 from llmgw.engines.registry import ADAPTERS
+from llmgw.errors import Failed
 from llmgw.fleet.node import InstalledEngine
 from llmgw.kit.files import read_regular, write_atomic
 from llmgw.kit.text import safe
-from llmgw.kit.units import show_seconds
+from llmgw.kit.units import show_bytes, show_seconds
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +34,12 @@ LONGEST = 100
 
 MOST = 64
 """Programs that are remembered."""
+
+OUTPUT = 16 << 20
+"""Bytes of an answer: who writes more answers another question, onto the node's disk."""
+
+LOOK = 0.05
+"""Seconds between two looks at how much was written."""
 
 _VERSION = re.compile(r"\d+(?:\.\w+)+(?:\+\w+)?|version:? *\S+", re.IGNORECASE)
 
@@ -108,18 +115,20 @@ class EngineCheck:
         except OSError as error:
             return Checked(stamp=stamp, works=False, said=f"cannot be run: {error.strerror or error}")
         tree = Tree(leader.identity, self._cgroups, leader)
-        code, late = None, False
+        code, wrong = None, ""
         try:
             async with asyncio.timeout(self._within):
-                code = await leader.ended()
+                code = await _answered(leader, output)
         except TimeoutError:
-            late = True
+            wrong = f"no answer within {show_seconds(self._within)}"
+        except Failed as failed:
+            wrong = str(failed)
         finally:
             await tree.sweep(self._timers, _no_card, log.error)
         said = logs.tail(output)
         output.unlink(missing_ok=True)
-        if late:
-            return Checked(stamp=stamp, works=False, said=f"no answer within {show_seconds(self._within)}")
+        if wrong:
+            return Checked(stamp=stamp, works=False, said=wrong)
         return Checked(stamp=stamp, works=code == 0, said=_answer(code, said))
 
     # --- what is kept -------------------------------------------------------------------------
@@ -133,6 +142,24 @@ class EngineCheck:
             return _Kept.model_validate_json(read_regular(self._path))
         except (OSError, pydantic.ValidationError):  # nobody checked anything, then
             return _Kept()
+
+
+async def _answered(leader: process.Leader, output: pathlib.Path) -> int | None:
+    """The exit status. Raises Failed when it writes too much before."""
+    ended = asyncio.ensure_future(leader.ended())
+    try:
+        while True:
+            done, _ = await asyncio.wait((ended,), timeout=LOOK)
+            _check_length(output)
+            if done:
+                return await ended
+    finally:
+        ended.cancel()
+
+
+def _check_length(output: pathlib.Path) -> None:
+    if output.stat().st_size > OUTPUT:
+        raise Failed(f"it wrote more than {show_bytes(OUTPUT)} instead of its version")
 
 
 def _answer(code: int | None, said: str) -> str:

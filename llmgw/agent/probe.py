@@ -5,6 +5,7 @@ console script's interpreter and the metadata beside it give the version for not
 is configured, it is asked in one line of our own whether it could import the engine, which imports nothing.
 """
 
+import os
 import pathlib
 import re
 import shutil
@@ -16,9 +17,13 @@ from llmgw.engines.base import Adapter
 from llmgw.engines.registry import ADAPTERS
 from llmgw.fleet.node import InstalledEngine
 from llmgw.kit.children import environment
+from llmgw.kit.files import read_regular
 
 ASKED_WITHIN = 5.0
 """Seconds that an interpreter may take; registration waits for them, once."""
+
+_LONGEST = 1 << 20
+"""Bytes that are read of a distribution's entry points."""
 
 _FINDS = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
 
@@ -46,7 +51,7 @@ def _engine(adapter: Adapter, configured: Mapping[str, str], search: str) -> Ins
     names = (configured[adapter.name],) if adapter.name in configured else adapter.programs
     for name in names:
         path = shutil.which(name, path=search)
-        if path is not None:
+        if path is not None and os.path.isfile(path):
             program = pathlib.Path(path).absolute()
             if _is_python(program) and not imports(program, adapter.name):
                 return None
@@ -95,8 +100,7 @@ def version(program: pathlib.Path, engine: str) -> str:
 def _interpreter(script: pathlib.Path) -> pathlib.Path | None:
     """What the first lines of a script would be run by; None for a binary and for a shell's own scripts."""
     try:
-        with script.open("rb") as file:
-            match = _SHEBANG.match(file.read(1024))
+        match = _SHEBANG.match(_beginning(script, 1024))
     except OSError:
         return None
     if match is None:
@@ -108,6 +112,11 @@ def _interpreter(script: pathlib.Path) -> pathlib.Path | None:
         resolved = shutil.which(argument)
         return pathlib.Path(resolved) if resolved else None
     return pathlib.Path(program)
+
+
+def _beginning(path: pathlib.Path, most: int) -> bytes:
+    """The first bytes of a file, which may be a link to one; of nothing on which reading would wait."""
+    return read_regular(pathlib.Path(os.path.realpath(path)), most)
 
 
 def _site_packages(interpreter: pathlib.Path) -> Iterable[pathlib.Path]:
@@ -123,7 +132,7 @@ def _distributions(directory: pathlib.Path) -> Iterable[tuple[re.Match[str], pat
 def _scripts(info: pathlib.Path) -> set[str]:
     """The console scripts of a distribution."""
     try:
-        text = (info / "entry_points.txt").read_text(errors="replace")
+        text = _beginning(info / "entry_points.txt", _LONGEST).decode(errors="replace")
     except OSError:
         return set()
     section = text.partition("[console_scripts]")[2].partition("\n[")[0]

@@ -1,6 +1,7 @@
 """Running engines on purpose: bounded, ended as a tree, remembered until the program changes."""
 
 import asyncio
+import os
 import pathlib
 import shutil
 from collections.abc import Iterator
@@ -15,7 +16,8 @@ from tests.agent.house import alive
 from tests.agent.test_probe import script
 from tests.support.engines import SCRIPTS
 
-NODE = "node-check"
+NODE = f"node-check-{os.getpid()}"
+"""Another one each run: what a killed one left behind is not this one's."""
 
 
 @pytest.fixture(params=[True, False], ids=["cgroup", "no cgroup"])
@@ -108,3 +110,12 @@ def test_no_secret_of_ours_reaches_what_is_checked(tmp_path: pathlib.Path) -> No
         patch.setenv("LLMGW_TOKEN", "SECRETXYZ")
         patch.setenv("HF_TOKEN", "SECRETXYZ")
         assert check(checks(tmp_path, None), engine(script(tmp_path / "vllm", text), "vllm")) == [(True, "0")]
+
+
+def test_one_that_floods_is_ended(tmp_path: pathlib.Path, groups: cgroups.Cgroups | None) -> None:
+    """Output instead of an answer is cut off long before the bound of time, and leaves nothing on the disk."""
+    flood = script(tmp_path / "llama-server", "#!/bin/sh\nexec yes\n")
+    found = check(checks(tmp_path, groups, within=60.0), engine(flood))
+    assert found == [(False, "it wrote more than 16.8 MB instead of its version")]
+    assert marks.scan(NODE) == ()
+    assert not list(tmp_path.glob("*.out"))

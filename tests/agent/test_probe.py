@@ -147,3 +147,16 @@ def test_the_engine_of_this_environment_is_found() -> None:
     """The real llama-server of the test environment, with its wheel's version."""
     found = {engine.name: engine for engine in find({}, search_path(""))}
     assert found["llamacpp"].version.startswith("0.")
+
+
+def test_a_fifo_is_no_engine_and_holds_nobody_up(tmp_path: pathlib.Path) -> None:
+    """Executable, named like an engine or written as a distribution's entry points: reading it would never end."""
+    os.mkfifo(tmp_path / "llama-server", 0o755)
+    assert find({}, str(tmp_path)) == ()
+    python = environment(tmp_path / "v", "vllm", "0.32.0")
+    (info,) = tmp_path.glob("v/lib/*/*/*.dist-info")
+    os.mkfifo(info / "entry_points.txt")
+    program = script(tmp_path / "v" / "bin" / "serve", f"#!{python}\n")
+    assert version(program, "vllm") == ""
+    os.mkfifo(tmp_path / "script", 0o755)
+    assert version(tmp_path / "script", "vllm") == ""
