@@ -40,7 +40,7 @@ from llmgw.kit.chance import unseeded
 from llmgw.kit.clock import Clock, SystemClock
 from llmgw.kit.tasks import Tasks
 from llmgw.kit.text import safe
-from llmgw.kit.threads import Threads
+from llmgw.kit.threads import Threads, share_one_heap
 from llmgw.transport.channel import Channel
 from llmgw.transport.client import bearer, connect
 from llmgw.transport.scrape import listen
@@ -88,6 +88,7 @@ async def run(settings: Settings, *, ready: Callable[[str], None] | None = None)
     Raises errors.Failed where the state directory is somebody else's, or nothing can be made in it.
     """
     process.hear_of_children()
+    share_one_heap()
     asyncio.get_running_loop().set_default_executor(Threads())
     with StateDir(settings.state_dir).held() as state:
         try:
