@@ -138,7 +138,10 @@ def _outliving(stream: Any) -> Any:
     )
 
 
-def run_until_signal(work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+def run_until_signal(
+    work: Callable[[], Coroutine[Any, Any, Any]],
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
+) -> None:
     """Run `work()` until it ends, or cancel it at SIGINT, SIGTERM or SIGHUP and wait for it to clean up.
 
     Whoever asked a process to end, and it ended in order, sees exit 0. A SIGHUP that was told to be ignored,
@@ -156,4 +159,5 @@ def run_until_signal(work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         if not task.cancelled():
             task.result()
 
-    asyncio.run(supervised())
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(supervised())

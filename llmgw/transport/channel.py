@@ -79,7 +79,6 @@ class Channel:
         self._together = together
         self._sending = asyncio.Lock()
         self._deframer = Deframer()
-        self._arrived = bytearray()
         self._unacknowledged = 0
         self._reader: asyncio.Future[None] | None = None
         self._ended = ""
@@ -127,21 +126,25 @@ class Channel:
         """The next message. What came whole before the end is still given; then raises ChannelClosed."""
         try:
             while (message := self._deframer.next()) is None:
-                await self._take()
+                await self._more()
         except FramingError as error:
             self.abort(f"{self.peer} sent {error}")
             raise ChannelClosed(self._closed) from error
+        if not self._deframer.partial:
+            self._consumed()
         return message
 
-    async def _take(self) -> None:
-        while not self._arrived:
-            if over := self._said or self._ended or self._closed:
-                raise ChannelClosed(f"{over}, in the middle of a message" if self._deframer.partial else over)
-            # A future and no Event: an Event is 700 bytes more, for each of a thousand channels.
-            self._reader = asyncio.get_running_loop().create_future()
-            await self._reader
-        self._deframer.feed(self._arrived)
-        self._arrived.clear()
+    async def _more(self) -> None:
+        """Until more has come: what came before is consumed."""
+        self._consumed()
+        if over := self._said or self._ended or self._closed:
+            raise ChannelClosed(f"{over}, in the middle of a message" if self._deframer.partial else over)
+        # A future and no Event: an Event is 700 bytes more, for each of a thousand channels.
+        self._reader = asyncio.get_running_loop().create_future()
+        await self._reader
+
+    def _consumed(self) -> None:
+        """Everything that came, but for a part of a message."""
         if self._unacknowledged >= self._together:
             self._carrier.acknowledge(self._stream, self.owed())
 
@@ -168,7 +171,7 @@ class Channel:
 
     def arrived(self, data: bytes, size: int) -> None:
         """The connection got `data`, which used `size` bytes of the window."""
-        self._arrived += data
+        self._deframer.feed(data)
         self._unacknowledged += size
         self._stir()
 

@@ -18,10 +18,11 @@ import h2.exceptions
 import h2.settings
 
 from llmgw.transport.channel import Channel, ChannelClosed
-from llmgw.transport.frames import FrameHeads
+from llmgw.transport.frames import HEAD, FrameHeads
 from llmgw.transport.limits import Limits, Silence
 from llmgw.transport.settings import Settings
 from llmgw.transport.sockets import finish_writing, peer_of, tune_channel
+from llmgw.transport.words import taken
 
 log = logging.getLogger(__name__)
 
@@ -103,6 +104,10 @@ class Connection(asyncio.Protocol):
             if now - began > SHARE:
                 self._put_off(data[at:], now - began)
                 break
+            end, stream = self._heads.word(data, now, self._channels, at=at)
+            if stream and self._word(stream, data[at + HEAD : end]):
+                at = end
+                continue
             begin, (at, said) = at, self._heads.feed(data, now, self._channels, at=at)
             if said:
                 self._abused(f"{self.peer} was cut off: it {said}")
@@ -113,13 +118,27 @@ class Connection(asyncio.Protocol):
         self._flush()
         self._wake()
 
+    def _word(self, stream: int, data: bytes) -> bool:
+        """Whether it was taken; at the end of a connection nobody has to be told."""
+        try:
+            if not taken(self._h2, stream, data):
+                return False
+        except h2.exceptions.ProtocolError as error:
+            self._broken(error)
+        else:
+            self._channels[stream].arrived(data, len(data))
+        return True
+
     def _handle_all(self, data: bytes) -> None:
         try:
             for event in self._h2.receive_data(data):
                 self._handle(event)
         except h2.exceptions.ProtocolError as error:
-            self._h2.clear_outbound_data_buffer()  # h2's own goodbye, which gives no reason
-            self.shut(f"{self.peer} broke HTTP/2: {str(error) or type(error).__name__}", error.error_code)
+            self._broken(error)
+
+    def _broken(self, error: h2.exceptions.ProtocolError) -> None:
+        self._h2.clear_outbound_data_buffer()  # h2's own goodbye, which gives no reason
+        self.shut(f"{self.peer} broke HTTP/2: {str(error) or type(error).__name__}", error.error_code)
 
     def _put_off(self, rest: bytes, spent: float) -> None:
         self._rest = rest

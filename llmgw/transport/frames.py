@@ -5,6 +5,7 @@ keep up to 16 MiB of a frame before it calls it too long, tells of no frame that
 gone, and counts nothing.
 """
 
+import struct
 from collections.abc import Container, Mapping
 
 LONGEST = 16_384
@@ -19,7 +20,10 @@ SMALL = 1024
 TURN = 32
 """Frames that are handled before others may have a turn."""
 
-_HEAD = 9
+HEAD = 9
+"""Bytes of the head of a frame."""
+
+_FIELDS = struct.Struct(">HBBBL")
 _UPDATES_MOST = 10_000
 _KINDS: Mapping[int, str] = {
     0: "DATA",
@@ -53,6 +57,10 @@ window. WINDOW_UPDATE may come as much more often as the peer was sent something
 """
 
 
+_UNTOLD = frozenset({"HEADERS", "CONTINUATION", "unknown"})
+"""After these h2 may wait for the rest of a block of headers, and DATA would be wrong."""
+
+
 class FrameHeads:
     """Bytes in, in any pieces; one turn's work and the first reason to end the connection out. Pure: `now` is seconds."""
 
@@ -64,6 +72,7 @@ class FrameHeads:
         self._counts: dict[str, int] = {}
         self._turn = 0
         self._updates = 0
+        self._before = "HEADERS"
 
     def sent(self, size: int) -> None:
         """The peer was sent a DATA frame of `size` bytes: it may say that it read them, of stream and connection."""
@@ -74,9 +83,7 @@ class FrameHeads:
 
         A head ends its turn, so `carried` has each stream that is a channel when DATA for it is judged.
         """
-        if int(now) != self._second:
-            self._second = int(now)
-            self._counts.clear()
+        self._begin(now)
         end = len(data)
         while at < end:
             if self._skip:
@@ -85,15 +92,15 @@ class FrameHeads:
                 at += passed
             elif self._turn >= TURN and not self._head:
                 break
-            elif not self._head and end - at >= _HEAD:
-                if said := self._begun(data[at : at + _HEAD], carried):
+            elif not self._head and end - at >= HEAD:
+                if said := self._begun(data[at : at + HEAD], carried):
                     return at, said
-                at += _HEAD
+                at += HEAD
             else:
-                piece = data[at : at + _HEAD - len(self._head)]
+                piece = data[at : at + HEAD - len(self._head)]
                 self._head += piece
                 at += len(piece)
-                if len(self._head) == _HEAD:
+                if len(self._head) == HEAD:
                     head, self._head = self._head, b""
                     if said := self._begun(head, carried):
                         return at, said
@@ -101,10 +108,31 @@ class FrameHeads:
             self._turn = 0
         return at, ""
 
+    def word(self, data: bytes, now: float, carried: Container[int], *, at: int = 0) -> tuple[int, int]:
+        """Where the frame at `at` ends, and its stream, where it is a whole small DATA frame that says nothing else, of
+        a channel. It is counted then. (0, 0): feed it.
+        """
+        if self._skip or self._head or self._before in _UNTOLD or len(data) - at <= HEAD:
+            return 0, 0
+        high, low, kind, flags, stream = _FIELDS.unpack_from(data, at)
+        size = high << 8 | low
+        end = at + HEAD + size
+        if kind or flags or not 0 < size < SMALL or end > len(data) or stream not in carried:
+            return 0, 0
+        self._begin(now)
+        return (0, 0) if self._counted("small DATA") else (end, stream)
+
+    def _begin(self, now: float) -> None:
+        """Whoever counts, counts from each second on anew."""
+        if int(now) != self._second:
+            self._second = int(now)
+            self._counts.clear()
+
     def _begun(self, head: bytes, carried: Container[int]) -> str:
         length = int.from_bytes(head[:3], "big")
         kind = _KINDS.get(head[3], "unknown")
         self._skip = length
+        self._before = kind
         self._turn += TURN if kind in ("HEADERS", "CONTINUATION") else 1
         longest = LONGEST_SETTINGS if kind == "SETTINGS" else LONGEST
         if length > longest:

@@ -13,6 +13,7 @@ from llmgw.cli.security import listened
 from llmgw.control import serve as control
 from llmgw.control.settling import Pace
 from llmgw.kit.descriptors import raise_limit
+from llmgw.kit.gathering import gathering_loop
 from llmgw.kit.hosts import is_loopback
 from llmgw.kit.systemd import tell
 
@@ -57,7 +58,7 @@ def run(
         metrics=metrics,
         hub=Hub(hub.rstrip("/"), os.environ.get("HF_TOKEN", "")),
     )
-    run_until_signal(lambda: control.run(settings, ready=lambda *_: tell("READY=1")))
+    run_until_signal(lambda: control.run(settings, ready=lambda *_: tell("READY=1")), gathering_loop)
 
 
 def following(
