@@ -252,6 +252,8 @@ class Connection(asyncio.Protocol):
             return 0
         self._h2.send_data(stream, bytes(data[:room]))
         self._heads.sent(room)
+        if self._silence.rides(self._loop.time()):
+            self._h2.ping(bytes(8))
         self._flush()
         return room
 

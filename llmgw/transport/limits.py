@@ -8,6 +8,9 @@ import dataclasses
 DOUBT = 0.9
 """Share of `ping` that a peer is silent for when it is asked: a timer is not exact."""
 
+RIDE = 0.7
+"""The same for a PING that goes with what is sent anyway: the other end reads both at once."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Limits:
@@ -53,6 +56,7 @@ class Silence:
         self._limits = limits
         self._heard = now
         self._due = now + limits.ping
+        self._rode = now
 
     def heard(self, now: float) -> None:
         """Bytes came."""
@@ -73,6 +77,14 @@ class Silence:
     def doubtful(self, now: float) -> bool:
         """Whether it was silent for so long that it should be asked: whoever talks proves that it is there."""
         return now - self._heard >= DOUBT * self._limits.ping
+
+    def rides(self, now: float) -> bool:
+        """Whether what is sent now takes a PING along: one for each silence, and for each `ping` of it."""
+        soon = RIDE * self._limits.ping
+        if now - self._heard < soon or now - self._rode < soon:
+            return False
+        self._rode = now
+        return True
 
 
 class Seldom:

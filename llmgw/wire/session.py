@@ -10,6 +10,7 @@ A stream opens, bytes arrive or time passes; out come values that say what to do
 """
 
 import dataclasses
+import functools
 import math
 from typing import Literal
 
@@ -21,6 +22,11 @@ from llmgw.wire import bounds
 from llmgw.wire import messages as wire
 
 HEARTBEAT_SHARE = 0.2
+
+REPEATED = 256
+"""Bytes up to which a heartbeat is understood once: a fleet says the same all the time."""
+
+_BEATS = b'{"kind":"heartbeat"'
 
 Command = wire.Assign | wire.Start | wire.Stop | wire.Collect | wire.Check | wire.Logs
 
@@ -193,8 +199,11 @@ class ControlSession:
 
     def received(self, data: bytes) -> "ControlStep":
         """A message came. One of a kind that this release does not know has no effect."""
-        if self.phase == "over":
-            return self, ()
+        if self.phase == "joined" and self.agent and data.startswith(_BEATS) and len(data) <= REPEATED:
+            return (self, heard) if (heard := _heartbeat(data)) else self._read(data)
+        return (self, ()) if self.phase == "over" else self._read(data)
+
+    def _read(self, data: bytes) -> "ControlStep":
         try:
             message = wire.decode_up(data)
         except pydantic.ValidationError as error:
@@ -260,6 +269,16 @@ class ControlSession:
 
 
 ControlStep = tuple[ControlSession, tuple[ControlOutput, ...]]
+
+
+@functools.lru_cache(maxsize=4096)
+def _heartbeat(data: bytes) -> tuple[Deliver, ...]:
+    """What is to be done about a heartbeat of an agent that is welcome; nothing where it is none to believe."""
+    try:
+        message = wire.decode_up(data)
+    except pydantic.ValidationError:
+        return ()
+    return (Deliver(message),) if isinstance(message, wire.Heartbeat) and not bounds.flaw(message) else ()
 
 
 def _next_beat(heartbeat: float, now: float, chance: Chance) -> float:

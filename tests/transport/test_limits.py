@@ -45,6 +45,16 @@ def test_suspended() -> None:
     assert silence.check(3615.0) is None
 
 
+def test_a_ping_rides_along() -> None:
+    """What is sent to a peer that is silent takes one PING along, before one would go by itself; no second one soon."""
+    silence = Silence(LIMITS, now=0.0)
+    assert [silence.rides(now) for now in (1.0, 3.0, 4.0, 4.1, 5.0)] == [False, False, True, False, False]
+    silence.heard(4.2)
+
+    assert not silence.doubtful(5.0), "its answer is a word like any other"
+    assert [silence.rides(now) for now in (5.0, 7.0, 8.0)] == [False, False, True]
+
+
 def test_lines_alike_are_said_seldom() -> None:
     """The first at once, then one a minute with how many were left out."""
     seldom = Seldom(60.0)

@@ -42,6 +42,23 @@ def test_agent_joins() -> None:
     assert outputs == (Deliver(wire.Heartbeat()),)
 
 
+def test_heartbeats_alike() -> None:
+    """What was understood once counts for every agent that is welcome, and for nobody else."""
+    beat = wire.Heartbeat(idle=(((("alpha/1"), 0), True),))
+    for _ in range(2):
+        assert _said(_joined(REGISTER), beat)[1] == (Deliver(beat),)
+    assert _said(_new(), beat)[1] == (End("the peer said 'heartbeat' before it was welcome"),)
+    assert _said(_joined(SUBSCRIBE), beat)[1] == (End("'heartbeat' is not for this kind of peer to say"),)
+
+    strange = wire.encode(wire.Heartbeat(idle=((("alpha/1", -1), True),)))
+    for _ in range(2):
+        session, outputs = _joined(REGISTER).received(strange)
+        assert session.phase == "over"
+        assert any(
+            "cannot believe this heartbeat" in output.said for output in outputs if isinstance(output, End)
+        )
+
+
 def test_gateway_joins() -> None:
     """A gateway's welcome is its first routing table; it tells its load."""
     session, outputs = _said(_new(), SUBSCRIBE)
