@@ -99,14 +99,14 @@ class Connection(asyncio.Protocol):
 
     def _take(self, data: bytes, began: float) -> None:
         """What came, in turns: who sends much work in one piece keeps nobody else waiting for all of it."""
-        at, now = 0, began
+        at, now, told = 0, began, False
         while at < len(data) and not self._said:
             if now - began > SHARE:
                 self._put_off(data[at:], now - began)
                 break
             end, stream = self._heads.word(data, now, self._channels, at=at)
             if stream and self._word(stream, data[at + HEAD : end]):
-                at = end
+                at, now = end, now if end == len(data) else self._loop.time()
                 continue
             begin, (at, said) = at, self._heads.feed(data, now, self._channels, at=at)
             if said:
@@ -114,9 +114,10 @@ class Connection(asyncio.Protocol):
                 self.shut(f"{self.peer} {said}", h2.errors.ErrorCodes.ENHANCE_YOUR_CALM)
                 break
             self._handle_all(data[begin:at])
-            now = self._loop.time()
-        self._flush()
-        self._wake()
+            now, told = self._loop.time(), True
+        if told:  # a word is answered to nobody, and makes no room
+            self._flush()
+            self._wake()
 
     def _word(self, stream: int, data: bytes) -> bool:
         """Whether it was taken; at the end of a connection nobody has to be told."""
