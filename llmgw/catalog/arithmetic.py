@@ -39,15 +39,11 @@ def shape(profile: AnyProfile) -> Shape:
 
 def _others(profile: VllmDocument | SglangDocument) -> int:
     """The product of the degrees beside tensor_parallel."""
-    return math.prod(
-        _degree(profile, name) for name in FACTS[profile.engine].world if name != "tensor_parallel"
-    )
-
-
-def _degree(profile: VllmDocument | SglangDocument, name: str) -> int:
-    value = getattr(profile, name)
-    assert isinstance(value, int)
-    return value
+    found = 1
+    for name in FACTS[profile.engine].world:
+        if name != "tensor_parallel":
+            found *= int(getattr(profile, name))
+    return found
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from ruamel.yaml.reader import ReaderError
 
 from llmgw.catalog.diagnostics import MAX_PROBLEMS, Diagnostic, Related
 from llmgw.catalog.marks import MAX_DEPTH, MAX_NODES, Mark, Path, Span, marks, span
-from llmgw.catalog.scalars import Unclear, plain
+from llmgw.catalog.scalars import NUMERIC, WORDS, Unclear, plain
 from llmgw.catalog.tree import LINES, Tree
 
 MAX_BYTES = 1 << 20
@@ -97,16 +97,24 @@ class _Builder:
         return value
 
     def _only_document(self) -> object:
-        value = self._value(self._next(), ())
+        value = self._value(self._next(), None)
         self._next()
         after = self._next()
         if type(after) is not StreamEndEvent:
             self._note("E105", "a second document begins", span(after), help="give it a file of its own")
         return value
 
-    def _value(self, event: Any, step: tuple[()] | tuple[str | int]) -> object:
-        """What `event` begins; `step` leads to it from the collection that holds it."""
+    def _value(self, event: Any, step: str | int | None) -> object:
+        """What `event` begins; `step` leads to it from the collection that holds it, None to the document."""
         kind = type(event)
+        if kind is ScalarEvent and event.anchor is None and event.ctag is None:
+            self._nodes += 1
+            if self._nodes > MAX_NODES:
+                self._refuse_size(event)
+            text: str = event.value
+            if not event.implicit[0] or (text and text[0] not in NUMERIC and text not in WORDS):
+                return text
+            return self._scalar(event)
         if kind is AliasEvent:
             return self._alias(event)
         self._nodes += 1
@@ -118,16 +126,17 @@ class _Builder:
             return self._anchored(event, step)
         return self._scalar(event) if kind is ScalarEvent else self._collection(event, step)
 
-    def _collection(self, event: Any, step: tuple[()] | tuple[str | int]) -> object:
+    def _collection(self, event: Any, step: str | int | None) -> object:
         outside = self._path
-        self._path = [*outside, *step]
+        if step is not None:
+            self._path = [*outside, step]
         if len(self._path) >= MAX_DEPTH:
             self._refuse("E106", f"this lies more than {MAX_DEPTH} levels deep", span(event))
         value = self._mapping() if type(event) is MappingStartEvent else self._sequence()
         self._path = outside
         return value
 
-    def _anchored(self, event: Any, step: tuple[()] | tuple[str | int]) -> object:
+    def _anchored(self, event: Any, step: str | int | None) -> object:
         name, before = event.anchor, self._nodes
         self._open.add(name)
         value = self._scalar(event) if type(event) is ScalarEvent else self._collection(event, step)
@@ -151,15 +160,17 @@ class _Builder:
 
     def _sequence(self) -> list[object]:
         found: list[object] = []
-        while type(event := self._next()) is not SequenceEndEvent:
-            found.append(self._value(event, (len(found),)))
+        following = self._next
+        while type(event := following()) is not SequenceEndEvent:
+            found.append(self._value(event, len(found)))
         return found
 
     def _mapping(self) -> dict[str, object]:
         found: dict[str, object] = {}
-        while type(event := self._next()) is not MappingEndEvent:
-            key = self._key(event)
-            value = self._value(self._next(), (key,))
+        following = self._next
+        while type(event := following()) is not MappingEndEvent:
+            key = event.value if type(event) is ScalarEvent and _is_text(event.value) else self._key(event)
+            value = self._value(following(), key)
             if key in found:
                 self._note_twice(key, event)
             else:
@@ -180,7 +191,7 @@ class _Builder:
         """The text of a key; what is no text is noted and skipped under a name that nothing has."""
         if type(event) is not ScalarEvent:
             self._note("E110", "a key must be text", span(event))
-            self._value(event, ("?",))
+            self._value(event, "?")
             return "?"
         text: str = event.value
         if event.implicit[0] and not _is_text(text):

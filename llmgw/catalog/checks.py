@@ -99,8 +99,10 @@ def devices(item: Written, profile: AnyProfile) -> Iterator[Diagnostic]:
 
 def attention_parallel(item: Written, profile: AnyProfile) -> Iterator[Diagnostic]:
     """E404: SGLang splits its tensor parallel ranks among the data parallel ones."""
+    if not isinstance(profile, SglangDocument):
+        return
     tensor = shape(profile).tensor_parallel
-    if isinstance(profile, SglangDocument) and tensor % profile.data_parallel:
+    if tensor % profile.data_parallel:
         said = f"data_parallel {profile.data_parallel} does not divide tensor_parallel {tensor}"
         yield item.problem(
             "E404", said, "data_parallel", key=True, help="SGLang needs a divisor of tensor_parallel"
@@ -143,6 +145,8 @@ def slots(item: Written, profile: AnyProfile) -> Iterator[Diagnostic]:
 
 def flag_twice(item: Written, profile: AnyProfile) -> Iterator[Diagnostic]:
     """E214: one flag in two spellings."""
+    if len({flags.canonical(flag) for flag in profile.args}) == len(profile.args):
+        return
     counted = Counter(map(flags.canonical, profile.args))
     for flag in profile.args:
         if counted[flags.canonical(flag)] > 1:

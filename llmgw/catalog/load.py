@@ -5,9 +5,7 @@ validate` (`snapshot`, then `check`), and by tests. This is the only module of t
 the file system, in `read`.
 """
 
-import contextlib
 import dataclasses
-import gc
 import os
 import pathlib
 import stat
@@ -22,6 +20,7 @@ from llmgw.catalog.reading import Written
 from llmgw.catalog.reading import read as read_tree
 from llmgw.catalog.resolve import Meaning, Whole, meaning, resolve
 from llmgw.catalog.tree import Tree
+from llmgw.kit.garbage import uncollected
 from llmgw.kit.text import safe
 
 MAX_FILES = 50_000
@@ -91,7 +90,7 @@ class Cache:
 
     def check(self, files: Mapping[str, bytes], before: Sequence[Diagnostic] = ()) -> Checked:
         """Everything about the catalog in `files`; `before` are problems that reading them already had."""
-        with _uncollected():
+        with uncollected():
             old, changed = self._pages, self._turn_to(files)
             last, self._last = self._last, None
             if last is not None and not before and len(old) == len(files) and not old.keys() - files.keys():
@@ -118,18 +117,6 @@ class Cache:
             pages[name] = page
         self._pages = pages
         return changed
-
-
-@contextlib.contextmanager
-def _uncollected() -> Iterator[None]:
-    """What is made here stays, and holds no cycles: looking for garbage among it is a third of the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _read(name: str, data: bytes) -> _Page:
@@ -262,6 +249,8 @@ def file_bytes(path: str) -> bytes | str:
     try:
         size = min(os.fstat(fd).st_size, MAX_BYTES) + 1
         data = os.read(fd, size)
+        if len(data) == size - 1:  # a read that brings less than it may has come to the end
+            return data
         while len(data) <= MAX_BYTES and (more := os.read(fd, size)):
             data += more
         return data

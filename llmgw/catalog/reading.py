@@ -18,6 +18,7 @@ from llmgw.catalog.suggest import closest, did_you_mean
 from llmgw.catalog.tree import Tree
 
 KINDS = ("model", "profile")
+_ENGINES = tuple(PROFILES)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -61,19 +62,21 @@ def _read_mapping(tree: Tree, data: dict[str, object]) -> tuple[Written, list[Di
     name = data.get("name")
     kind = _known(data.get("kind"), KINDS)
     aliases = _texts(data.get("aliases")) if kind == "model" else ()
-    written = Written(tree, kind, name if isinstance(name, str) else "", aliases)
-    if not written.kind:
+    called = name if isinstance(name, str) else ""
+    if not kind:
+        written = Written(tree, kind, called, aliases)
         return written, [_unknown(written, "E201", "kind", data, KINDS)]
-    engine = _known(data.get("engine"), tuple(PROFILES))
-    if written.kind == "profile" and not engine:
-        return written, [_unknown(written, "E202", "engine", data, tuple(PROFILES))]
-    document: type[AnyDocument] = PROFILES[engine] if written.kind == "profile" else ModelDocument
+    engine = _known(data.get("engine"), _ENGINES)
+    if kind == "profile" and not engine:
+        written = Written(tree, kind, called, aliases)
+        return written, [_unknown(written, "E202", "engine", data, _ENGINES)]
+    document: type[AnyDocument] = PROFILES[engine] if kind == "profile" else ModelDocument
     try:
-        return Written(tree, kind, written.name, aliases, document.model_validate(data)), []
+        return Written(tree, kind, called, aliases, document.model_validate(data)), []
     except ValidationError as error:
         errors = error.errors(include_url=False)
         rest, wrong = _rest(document, data, errors)
-        written = dataclasses.replace(written, rest=rest, wrong=wrong)
+        written = Written(tree, kind, called, aliases, rest=rest, wrong=wrong)
         return written, list(_problems(written, document, errors[:MAX_PROBLEMS]))
 
 

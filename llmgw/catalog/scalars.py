@@ -4,6 +4,7 @@ Called by `builder` for each plain scalar. `no`, `on` and `1:30` are text. A num
 be written back as it stands is refused: a revision `0123` or `12e4567` must not change on the way.
 """
 
+import functools
 import math
 import re
 
@@ -11,12 +12,14 @@ _INT = re.compile(r"[-+]?[0-9]+\Z", re.ASCII)
 _OTHER_BASE = re.compile(r"0(?:o[0-7]+|x[0-9a-fA-F]+)\Z", re.ASCII)
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z", re.ASCII)
 _NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)\Z|\.(?:nan|NaN|NAN)\Z", re.ASCII)
-_WORDS: dict[str, bool | None] = {
+WORDS: dict[str, bool | None] = {
     "": None, "~": None, "null": None, "Null": None, "NULL": None,
     "true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False,
 }  # fmt: skip
-_NUMERIC = frozenset("0123456789+-.")
+NUMERIC = frozenset("0123456789+-.")
 _LONGEST = 18  # digits: every whole number fits 64 bits
+_SHORT = 24
+"""Characters of a number that is remembered: catalogs hold the same few numbers again and again."""
 
 
 class Unclear(ValueError):
@@ -25,9 +28,9 @@ class Unclear(ValueError):
 
 def plain(text: str) -> str | int | float | bool | None:
     """The value of an unquoted scalar. Raises Unclear with the reason and what to write."""
-    if text and text[0] in _NUMERIC:
-        return _number(text)
-    return _WORDS.get(text, text)
+    if text and text[0] in NUMERIC:
+        return _remembered(text) if len(text) <= _SHORT else _number(text)
+    return WORDS.get(text, text)
 
 
 def _number(text: str) -> str | int | float:
@@ -40,6 +43,9 @@ def _number(text: str) -> str | int | float:
     if _FLOAT.match(text):
         return _finite(text)
     return text
+
+
+_remembered = functools.lru_cache(maxsize=4096)(_number)
 
 
 def _whole(text: str) -> int:

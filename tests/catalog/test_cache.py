@@ -1,5 +1,6 @@
 """Following a catalog: the answer of a `Cache` is the answer of a fresh look, and costs what changed."""
 
+import gc
 import pathlib
 import random
 
@@ -38,6 +39,15 @@ def test_what_did_not_change_is_not_read_again(monkeypatch: pytest.MonkeyPatch) 
 
     cache.check({**FILES, "m.yaml": FILES["m.yaml"] + b"protect: true\n"})
     assert seen == ["m.yaml"]
+
+
+def test_what_was_read_counts_as_old() -> None:
+    """The collector's next look at what is young does not go through the whole catalog."""
+    checked = Cache().check(FILES)
+
+    assert gc.isenabled()
+    assert gc.is_tracked(checked.catalog)
+    assert all(each is not checked.catalog for each in gc.get_objects(generation=0))
 
 
 def test_a_new_neighbour_is_compared_with_the_old_ones() -> None:
