@@ -61,7 +61,7 @@ def disagreement(profile: AnyProfile) -> Disagreement | None:
     if not world:
         return None
     degrees = [(name, int(getattr(found, name))) for name in world]
-    need = math.prod(value for _, value in degrees)
+    need = math.prod([value for _, value in degrees])
     if not found.gpus_per_node:
         return _on_cpu(found, degrees, need)
     have = found.nodes * found.gpus_per_node

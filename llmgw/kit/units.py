@@ -3,6 +3,7 @@
 Used by the catalog (what people wrote), by settings and by every screen.
 """
 
+import functools
 import math
 import re
 
@@ -11,17 +12,32 @@ _BYTES = {
     "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
     "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40,
 }  # fmt: skip
+_SHORT = 16  # characters of a quantity that is remembered: the same few are written again and again
 _NUMBER_UNIT = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)\Z", re.ASCII)
 
 
 def seconds(text: str) -> float:
     """Seconds of `500ms`, `30s`, `20m`, `2h`, `1d`. Raises ValueError that says what is accepted."""
+    return _short_seconds(text) if len(text) <= _SHORT else _seconds(text)
+
+
+def _seconds(text: str) -> float:
     return _scaled(text, _SECONDS, "a duration such as 500ms, 30s, 20m or 2h")
+
+
+_short_seconds = functools.lru_cache(maxsize=1024)(_seconds)
 
 
 def size(text: str) -> int:
     """Bytes of `80GiB` or `65.5GB`. Raises ValueError that says what is accepted."""
+    return _short_size(text) if len(text) <= _SHORT else _size(text)
+
+
+def _size(text: str) -> int:
     return round(_scaled(text, _BYTES, "a size such as 80GiB or 65GB"))
+
+
+_short_size = functools.lru_cache(maxsize=1024)(_size)
 
 
 def _scaled(text: str, units: dict[str, float] | dict[str, int], wanted: str) -> float:
