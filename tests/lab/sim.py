@@ -15,6 +15,7 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import functools
+import itertools
 import multiprocessing
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,7 +28,7 @@ from tests.sim.edges import EDGES
 from tests.sim.faults import KINDS
 from tests.sim.mutants import MUTANTS, planted
 from tests.sim.run import Run
-from tests.sim.shrink import shrink
+from tests.sim.shrink import shortest
 from tests.sim.verdict import Violation
 
 T = TypeVar("T")
@@ -41,6 +42,9 @@ FREQUENT, KINDS_FREQUENT = 1000, 25
 
 EVENTS, STORY, MEDIAN = 500, 20, 20
 """Events of a life in which a planted bug is looked for, faults in its shortest story, and the median seed."""
+
+MORE = 5
+"""Seeds whose stories are tried beside the first one, while all of them are longer than that."""
 
 SAFETY = tuple(f"S{number}" for number in range(1, 26))
 """The invariants, each of which some planted bug must break."""
@@ -167,11 +171,13 @@ def _outcome(runs: Iterable[Run], *, took: collections.Counter[str], wall: float
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Found:
-    """Where one planted bug showed first: its seed, None = nowhere; `story` counts the faults that are left of it."""
+    """Where one planted bug showed first: its seed, None = nowhere; of the `faults` of seed `told`, `story` are left."""
 
     name: str
     seed: int | None
     said: str = ""
+    told: int | None = None
+    faults: int = 0
     story: int | None = None
 
     @property
@@ -190,7 +196,9 @@ def _mutants(options: argparse.Namespace) -> Outcome:
     for one in _spread(look, names, options.jobs):
         found.append(one)
         where = f"not found in {options.seeds} seeds" if one.seed is None else f"seed {one.seed}: {one.said}"
-        story = "" if one.story is None else f" ({one.story} faults are left of it)"
+        story = (
+            "" if one.story is None else f" (of {one.faults} faults of seed {one.told}, {one.story} are left)"
+        )
         print(f"{one.name}: {where}{story}", flush=True)
     return _hunt(found, whole=options.mutants == "all")
 
@@ -235,12 +243,23 @@ def _hunted(name: str, *, first: int, seeds: int, events: int, shrinks: bool) ->
     """The first seed in which a planted bug shows; lives with one fault more where it hides from others."""
     meets = MUTANTS[name].meets
     with planted(name):
-        for seed in range(first, first + seeds):
-            failed = sim_run.run_meeting(seed, meets, events)
-            if failed.violation is not None:
-                story = len(shrink(failed, events).faults) if shrinks else None
-                return Found(name, seed, str(failed.violation), story)
-    return Found(name, None)
+        failures = _failures(range(first, first + seeds), meets, events)
+        failed = next(failures, None)
+        if failed is None:
+            return Found(name, None)
+        said = str(failed.violation)
+        if not shrinks:
+            return Found(name, failed.seed, said)
+        found = shortest(itertools.chain([failed], itertools.islice(failures, MORE)), events, enough=STORY)
+        assert found is not None
+        long, short = found
+        return Found(name, failed.seed, said, long.seed, len(long.faults), len(short.faults))
+
+
+def _failures(seeds: Iterable[int], meets: str, events: int | None) -> Iterator[Run]:
+    """The lives of these seeds that end in a violation."""
+    lives = (sim_run.run_meeting(seed, meets, events) for seed in seeds)
+    return (found for found in lives if found.violation is not None)
 
 
 def _shrunk(options: argparse.Namespace) -> Outcome:
@@ -248,13 +267,15 @@ def _shrunk(options: argparse.Namespace) -> Outcome:
     meets, events = MUTANTS[options.mutant].meets if options.mutant else "", options.events
     if options.mutant and events is None:
         events = EVENTS
-    lives = (sim_run.run_meeting(seed, meets, events) for seed in seeds)
-    failed = next((found for found in lives if found.violation is not None), None)
-    if failed is None:
+    failures = itertools.islice(_failures(seeds, meets, events), 1 + MORE)
+    found = shortest(failures, events, enough=STORY)
+    if found is None:
         return Outcome(False, said="nothing is broken, so there is nothing to shrink")
-    small = shrink(failed, events)
+    failed, small = found
     print("\n".join(small.trace))
     print(f"{small.violation}\n{len(failed.faults)} faults became {len(small.faults)}:")
     print("\n".join(str(fault) for fault in small.faults))
     figures = {"seed": failed.seed, "faults_before": len(failed.faults), "faults": len(small.faults)}
-    return Outcome(small.violation is not None, figures=figures)
+    long = options.mutant and len(small.faults) > STORY
+    said = f"{len(small.faults)} faults are left, more than {STORY}" if long else ""
+    return Outcome(small.violation is not None and not long, figures=figures, said=said)

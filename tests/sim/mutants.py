@@ -410,7 +410,11 @@ MUTANTS: dict[str, Mutant] = {
     "starts-twice": Mutant("the agent executes a start whatever runs already", core, "_start", _starts_twice),
     "silent-is-ready": Mutant("a silent node gets work", stock, "Site", _silent_is_ready),
     "memory-is-endless": Mutant(
-        "memory is promised twice", placement, "RULES", _without(placement.cores_and_memory_fit), rare=True
+        "memory is promised twice",
+        placement,
+        "_BESIDE_CARDS",
+        _without(placement.cores_and_memory_fit),
+        rare=True,
     ),
     "surge-of-three": Mutant("a roll-out takes as much room as it likes", rollout, "SURGE", _instead(3)),
     "progress-counts": Mutant("bytes move a shard's since", world.Draft, "apply", _progress_counts),

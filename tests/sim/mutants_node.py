@@ -1,6 +1,7 @@
 """Planted bugs of the node: what an agent adopts, signals, ends and keeps. Merged into `sim.mutants.MUTANTS`."""
 
 import dataclasses
+import types
 from typing import Any
 
 from llmgw.agent import adopt, answer, collect, core, fetch, manifest, marks, partial
@@ -89,10 +90,11 @@ def _orphans_end_at_once(right: Any) -> Any:
 
 
 def _strangers_hold_nothing(right: Any) -> Any:
-    def card_fits(gpu: Any, profile: Any) -> Any:
-        return right(dataclasses.replace(gpu, foreign=0), profile)
+    def usable(room: Any, request: Any, kind: str) -> Any:
+        cards = [dataclasses.replace(gpu, foreign=0) for gpu in room.free.get(kind, ())]
+        return right(types.SimpleNamespace(free={kind: cards}), request, kind)
 
-    return card_fits
+    return usable
 
 
 # --- weights ---------------------------------------------------------------------------------
@@ -278,7 +280,7 @@ NODE_MUTANTS: dict[str, Mutant] = {
     "strangers-hold-nothing": Mutant(
         "cards of strangers are offered",
         placement,
-        "_card_fits",
+        "usable",
         _strangers_hold_nothing,
         meets="card-taken",
         rare=True,

@@ -115,7 +115,7 @@ PEOPLE_MUTANTS: dict[str, Mutant] = {
     "disk-is-endless": Mutant(
         "no download is too much for a disk",
         placement,
-        "RULES",
+        "_BESIDE_CARDS",
         lambda rules: tuple(rule for rule in rules if rule is not placement.disk_fits),
         rare=True,
         meets="disk-full",

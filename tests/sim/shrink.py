@@ -1,16 +1,30 @@
 """From a failing schedule to a short story: fewer faults that still break the same invariant.
 
 Delta debugging over the list of faults: halves, then quarters, down to single ones; then each of those
-left is made as short as it can be. Every attempt is a whole run of the same seed.
+left is made as short as it can be, and what that made needless is dropped. Every attempt is a whole run of
+the same seed. Where the story of one seed stays long, `shortest` tries the seeds behind it.
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from tests.sim.kinds import Fault
 from tests.sim.run import Run, run
 
 Schedule = tuple[Fault, ...]
+
+
+def shortest(failed: Iterable[Run], events: int | None = None, *, enough: int) -> tuple[Run, Run] | None:
+    """Of these runs the one that becomes the smallest, and what it became; the first that has `enough` faults
+    or fewer ends the search. None where nothing failed."""
+    best: tuple[Run, Run] | None = None
+    for found in failed:
+        small = shrink(found, events)
+        if best is None or len(small.faults) < len(best[1].faults):
+            best = found, small
+        if len(best[1].faults) <= enough:
+            break
+    return best
 
 
 def shrink(failed: Run, events: int | None = None) -> Run:
@@ -24,7 +38,10 @@ def shrink(failed: Run, events: int | None = None) -> Run:
 
     # What had not begun when it broke did not break it.
     begun = tuple(fault for fault in failed.faults if fault.at <= failed.seconds)
-    faults = () if breaks(()) else _shorter(_fewer(begun, breaks), breaks)
+    faults: Schedule = () if breaks(()) else begun
+    before: Schedule | None = None
+    while faults != before:
+        before, faults = faults, _shorter(_fewer(faults, breaks), breaks)
     return run(failed.seed, plan=faults, events=events, trace=True)
 
 
