@@ -13,9 +13,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from ruamel.yaml.cyaml import CParser  # type: ignore[attr-defined]  # the C module has no types
-from ruamel.yaml.error import MarkedYAMLError
-from ruamel.yaml.events import (
+from yaml.cyaml import CParser  # type: ignore[attr-defined]  # its types do not export it
+from yaml.error import MarkedYAMLError
+from yaml.events import (
     AliasEvent,
     MappingEndEvent,
     MappingStartEvent,
@@ -23,7 +23,7 @@ from ruamel.yaml.events import (
     SequenceEndEvent,
     StreamEndEvent,
 )
-from ruamel.yaml.reader import ReaderError
+from yaml.reader import ReaderError
 
 from llmgw.catalog.diagnostics import MAX_PROBLEMS, Diagnostic, Related
 from llmgw.catalog.marks import MAX_DEPTH, MAX_NODES, Mark, Path, Span, marks, span
@@ -107,7 +107,7 @@ class _Builder:
     def _value(self, event: Any, step: str | int | None) -> object:
         """What `event` begins; `step` leads to it from the collection that holds it, None to the document."""
         kind = type(event)
-        if kind is ScalarEvent and event.anchor is None and event.ctag is None:
+        if kind is ScalarEvent and event.anchor is None and event.tag is None:
             self._nodes += 1
             if self._nodes > MAX_NODES:
                 self._refuse_size(event)
@@ -120,7 +120,7 @@ class _Builder:
         self._nodes += 1
         if self._nodes > MAX_NODES:
             self._refuse_size(event)
-        if event.ctag is not None:
+        if event.tag is not None:
             self._note("E103", "tags have no meaning here", span(event), help="leave the tag out")
         if event.anchor is not None:
             return self._anchored(event, step)

@@ -7,9 +7,9 @@ twice: keeping the places of ten thousand files costs more than finding those of
 import contextlib
 from typing import Any
 
-from ruamel.yaml.cyaml import CParser  # type: ignore[attr-defined]  # the C module has no types
-from ruamel.yaml.error import MarkedYAMLError
-from ruamel.yaml.events import (
+from yaml.cyaml import CParser  # type: ignore[attr-defined]  # its types do not export it
+from yaml.error import MarkedYAMLError
+from yaml.events import (
     MappingEndEvent,
     MappingStartEvent,
     ScalarEvent,
@@ -17,7 +17,7 @@ from ruamel.yaml.events import (
     SequenceStartEvent,
     StreamEndEvent,
 )
-from ruamel.yaml.reader import ReaderError
+from yaml.reader import ReaderError
 
 Path = tuple[str | int, ...]
 Span = tuple[int, int, int, int]

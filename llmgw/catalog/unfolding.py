@@ -9,8 +9,8 @@ import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from ruamel.yaml.cyaml import CParser  # type: ignore[attr-defined]  # the C module has no types
-from ruamel.yaml.events import (
+from yaml.cyaml import CParser  # type: ignore[attr-defined]  # its types do not export it
+from yaml.events import (
     MappingEndEvent,
     MappingStartEvent,
     SequenceEndEvent,
@@ -62,7 +62,7 @@ def _node(following: Callable[[], Any], event: Any) -> _Node:
     while not isinstance(inner := following(), _ENDS):
         items.append(_node(following, inner))
     braces = bool(event.flow_style) and event.anchor is None
-    last = inner.end_mark if event.flow_style else (items[-1].end if items else end)
+    last: Any = inner.end_mark if event.flow_style else (items[-1].end if items else end)
     return _Node(
         start.index,
         last if isinstance(last, int) else last.index,
