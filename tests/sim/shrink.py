@@ -13,6 +13,9 @@ from tests.sim.run import Run, run
 
 Schedule = tuple[Fault, ...]
 
+BRIEF = 0.1
+"""Seconds below which no fault is made shorter: halves of halves have no end."""
+
 
 def shortest(failed: Iterable[Run], events: int | None = None, *, enough: int) -> tuple[Run, Run] | None:
     """Of these runs the one that becomes the smallest, and what it became; the first that has `enough` faults
@@ -62,10 +65,10 @@ def _fewer(faults: Schedule, breaks: Callable[[Schedule], bool]) -> Schedule:
 
 def _shorter(faults: Schedule, breaks: Callable[[Schedule], bool]) -> Schedule:
     for number, fault in enumerate(faults):
-        for lasts in (0.1, fault.lasts / 4, fault.lasts / 2):
+        for lasts in (BRIEF, fault.lasts / 4, fault.lasts / 2):
             brief = dataclasses.replace(fault, lasts=lasts)
             tried = (*faults[:number], brief, *faults[number + 1 :])
-            if lasts < fault.lasts and breaks(tried):
+            if BRIEF <= lasts < fault.lasts and breaks(tried):
                 faults = tried
                 break
     return faults
