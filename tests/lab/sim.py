@@ -212,7 +212,7 @@ def _hunt(found: Sequence[Found], *, whole: bool) -> Outcome:
     missed = [one.name for one in found if one.seed is None]
     long = [one.name for one in found if one.story is not None and one.story > STORY]
     uncovered = _cover(found) if whole else []
-    late = bool(seeds) and statistics.median(seeds) > MEDIAN
+    late = whole and bool(seeds) and statistics.median(seeds) > MEDIAN
     said = "; ".join(
         filter(
             None,

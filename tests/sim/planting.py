@@ -9,7 +9,7 @@ from typing import Any
 class Mutant:
     """One planted bug. `place` holds the function `name` that `wrong` replaces, given the right one.
 
-    A `rare` one shows in so few seeds that only the lab looks for it. One that `meets` kinds of faults is
+    A `rare` one shows in so few seeds that more of them are looked through. One that `meets` kinds of faults is
     looked for in lives that have one fault more of each, as long as they get.
     """
 

@@ -15,6 +15,8 @@ from tests.sim.shrink import shrink
 
 ROOT = pathlib.Path(__file__).parents[2]
 SEEDS, EVENTS = 24, 500
+RARE = 160
+"""Seeds for a bug that shows in few, where a changed draw moved it from its first."""
 
 
 def test_every_seed_holds() -> None:
@@ -31,10 +33,10 @@ def test_a_life_heartbeat_by_heartbeat_holds_too() -> None:
     assert [str(found.violation) for found in map(run, range(4)) if found.violation] == []
 
 
-@pytest.mark.parametrize("name", sorted(name for name, mutant in MUTANTS.items() if not mutant.rare))
+@pytest.mark.parametrize("name", sorted(MUTANTS))
 def test_a_planted_bug_is_found(name: str) -> None:
-    """A checker that cannot fail proves nothing."""
-    seeds = [FIRST.get(name, 0), *range(SEEDS)]
+    """A checker that cannot fail proves nothing, nor does a bug planted where nobody looks any more."""
+    seeds = [FIRST.get(name, 0), *range(RARE if MUTANTS[name].rare else SEEDS)]
     with planted(name):
         assert any(run_meeting(seed, MUTANTS[name].meets, EVENTS).violation for seed in seeds), MUTANTS[
             name
