@@ -113,6 +113,8 @@ async def _cut(way: Way, at: int, took: dict[str, int], wrong: list[str]) -> Non
     async with _session(way, at) as session:
         await session.play()
         await until(lambda: session.cutter.cuts, "its pings come to the place of the cut", within=WITHIN)
+        # Cut at the last byte, both ends take a moment to notice.
+        await until(lambda: session.cutter.accepted > 1, "it connects again", within=WITHIN)
         await until(lambda: session.node.registered and session.serves(1), "it serves again", within=WITHIN)
         took[f"cuts_{way}"] += session.cutter.cuts
         took["streams"] += session.cutter.streams
