@@ -10,7 +10,7 @@ import time
 
 from llmgw.kit.clock import SystemClock
 
-EVERY = 0.02
+EVERY = 0.01
 """Seconds between two rounds of a loop that is busy."""
 
 AT_ONCE = 50
