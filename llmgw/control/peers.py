@@ -8,6 +8,7 @@ place is decided here: the same instance at once, another one only when the firs
 import asyncio
 import contextlib
 import dataclasses
+import functools
 import itertools
 import logging
 from collections.abc import Callable, Iterator
@@ -149,10 +150,20 @@ class Peers:
     async def _read(self, line: "_Line") -> str:
         try:
             await self._introduction(line)
+            line.channel.hear(functools.partial(self._heard, line))
             while True:
                 await self._do(line, line.session.received(await line.channel.receive()))
         except ChannelClosed as closed:
             return closed.said
+
+    def _heard(self, line: "_Line", data: bytes) -> bool:
+        """A message came while its stream's task waits. Whether it was one that only has to be delivered."""
+        session, outputs = line.session.received(data)
+        if session is not line.session or len(outputs) != 1 or not isinstance(outputs[0], say.Deliver):
+            return False
+        if self._current(line):
+            self._on_message(line.peer, outputs[0].message)
+        return True
 
     async def _introduction(self, line: "_Line") -> None:
         try:

@@ -5,7 +5,8 @@ hands one to its handler. `transport.connection` carries it and tells it what ar
 """
 
 import asyncio
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from llmgw.wire.framing import Deframer, FramingError, frame
@@ -81,6 +82,8 @@ class Channel:
         self._deframer = Deframer()
         self._unacknowledged = 0
         self._reader: asyncio.Future[None] | None = None
+        self._hears: Callable[[bytes], bool] | None = None
+        self._left: bytes | None = None
         self._ended = ""
         self._closed = ""
         self._said = ""
@@ -122,15 +125,29 @@ class Channel:
             raise ChannelClosed(self._closed)
         return self._carrier.write(self._stream, rest)
 
+    def hear(self, hears: Callable[[bytes], bool]) -> None:
+        """While `receive` waits, `hears` gets each message at once: of a thousand channels each would wake a task for a
+        word. `receive` gives those for which it returns False.
+        """
+        self._hears = hears
+
     async def receive(self) -> bytes:
         """The next message. What came whole before the end is still given; then raises ChannelClosed."""
+        while (message := self._next()) is None:
+            await self._more()
+        return message
+
+    def _next(self) -> bytes | None:
+        """The next message that came whole. Raises ChannelClosed where nothing can follow."""
+        if self._left is not None:
+            left, self._left = self._left, None
+            return left
         try:
-            while (message := self._deframer.next()) is None:
-                await self._more()
+            message = self._deframer.next()
         except FramingError as error:
             self.abort(f"{self.peer} sent {error}")
             raise ChannelClosed(self._closed) from error
-        if not self._deframer.partial:
+        if message is not None and not self._deframer.partial:
             self._consumed()
         return message
 
@@ -173,7 +190,16 @@ class Channel:
         """The connection got `data`, which used `size` bytes of the window."""
         self._deframer.feed(data)
         self._unacknowledged += size
-        self._stir()
+        if self._hears is None or self._reader is None or self._reader.done():
+            self._stir()
+            return
+        with contextlib.suppress(ChannelClosed):  # whoever receives is told
+            while (message := self._next()) is not None:
+                if not self._hears(message):
+                    self._left = message
+                    self._stir()
+                    return
+            self._consumed()
 
     def owed(self) -> int:
         """Bytes to acknowledge from now on: consumed, or of a channel that is over."""

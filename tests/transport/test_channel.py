@@ -468,3 +468,63 @@ def test_what_this_end_says_against_a_channel_wins_over_its_end() -> None:
             await channel.close()
 
     asyncio.run(story())
+
+
+def test_what_is_heard_at_once_wakes_nobody() -> None:
+    """Words go to whoever hears them, in order; what he leaves is received; long ones come through the window."""
+    heard: list[bytes] = []
+    received: list[bytes] = []
+
+    def hears(message: bytes) -> bool:
+        if message.startswith(b"?"):
+            return False
+        heard.append(message)
+        return True
+
+    async def on_channel(channel: Channel) -> None:
+        channel.hear(hears)
+        while True:
+            received.append(await channel.receive())
+            await asyncio.sleep(0.01)
+            await channel.send(b"answer to " + received[-1])
+
+    async def story() -> None:
+        long = random.Random(3).randbytes(4 * MIB).replace(b"?", b"!")
+        async with listening(on_channel) as (_, port):
+            channel = await connect(HOST, port, "/agent")
+            await channel.send(b"?first")
+            assert await channel.receive() == b"answer to ?first"
+            for word in (b"one", b"two", long, b"?second"):
+                await channel.send(word)
+            assert await channel.receive() == b"answer to ?second"
+            assert heard == [b"one", b"two", long]
+            # These two come while the task is busy with the first: they are received, whatever they are.
+            for word in (b"?third", b"?fourth", b"three"):
+                await channel.send(word)
+            assert await channel.receive() == b"answer to ?third"
+            assert await channel.receive() == b"answer to ?fourth"
+            await until(lambda: b"three" in [*heard, *received], "the last word has come")
+            assert received[:4] == [b"?first", b"?second", b"?third", b"?fourth"]
+            await channel.close()
+
+    asyncio.run(story())
+
+
+def test_a_message_that_cannot_be_ends_a_channel_that_hears() -> None:
+    """A length out of all bounds is told to who receives, though nothing was received."""
+    said: list[str] = []
+
+    async def on_channel(channel: Channel) -> None:
+        channel.hear(lambda _: True)
+        said.append(await ended(channel))
+
+    async def story() -> None:
+        async with listening(on_channel) as (_, port):
+            channel = await connect(HOST, port, "/agent")
+            await channel.send(b"word")
+            await asyncio.sleep(0.05)
+            await until(lambda: channel._carrier.write(channel._stream, memoryview(b"\0\0\0\0")), "sent")
+            await until(lambda: said, "the channel is over")
+            assert "a message of 0 bytes" in said[0]
+
+    asyncio.run(story())
