@@ -28,6 +28,7 @@ FIRST: dict[str, int] = {
     "drains-for-ever": 3,
     "obeys-again": 1,
     "never-again": 2,
+    "hour-long": 2,
     "excess-stays": 12,
     "intents-are-forgotten": 2,
     "first-session-leads": 2,

@@ -347,6 +347,15 @@ def _never_again(right: Any) -> Any:
     return must_wait
 
 
+def _hour_long(right: Any) -> Any:
+    """A failure costs an hour, whatever the cap is."""
+
+    def delays(base: float, cap: float) -> Any:
+        return right(base=3000.0, cap=3000.0)
+
+    return delays
+
+
 MUTANTS: dict[str, Mutant] = {
     "gpu-free-when-stopped": Mutant(
         "a GPU is free as soon as the stop is ordered",
@@ -430,6 +439,7 @@ MUTANTS: dict[str, Mutant] = {
     "unswept": Mutant("a failed engine's children are left alone", core, "_fail", _unswept),
     "obeys-again": Mutant("old orders are obeyed", session.AgentSession, "_commanded", _deaf_for_ever),
     "never-again": Mutant("a failed generation is never tried again", rollout, "_must_wait", _never_again),
+    "hour-long": Mutant("a failure costs an hour", troubles, "Backoff", _hour_long),
     "excess-stays": Mutant("nothing is ever too much", rollout, "_drain", lambda _: lambda *_: ()),
     **NODE_MUTANTS,
     **PEOPLE_MUTANTS,

@@ -1,7 +1,7 @@
 """What must always hold, judged by the simulated machines and not by anybody's opinion of them.
 
 `sim.world` calls one method per thing that happens; the first broken invariant raises `Violation`
-and ends the run. The codes are those of the design: S1 … S25 for safety, L1 … L4 for liveness.
+and ends the run. The codes are those of the design: S1 … S25 for safety, L1 … L5 for liveness.
 """
 
 import dataclasses
@@ -22,6 +22,7 @@ from tests.sim import scenario
 from tests.sim.gateways import LOAD_EVERY, Gateway
 from tests.sim.machines import Engine, Machine
 from tests.sim.oracle_people import PeopleOracle
+from tests.sim.rest import fits
 from tests.sim.verdict import Violation
 
 if TYPE_CHECKING:
@@ -40,16 +41,21 @@ SWEEP = 150.0
 verification 60, memory 20, and orders that were lost are given again."""
 
 
+SLOW = 20.0
+"""Seconds beyond its delay in which what failed is tried again."""
+
 SELDOM = 6
 """Of so many passes one has its tables looked through: what is kept too long is there in the next one too."""
 
 
 @dataclasses.dataclass(slots=True)
 class Tries:
-    """Failures in a row of one (model, generation), and the earliest next start."""
+    """Failures in a row of one (model, generation), the earliest next start, and whether it was tried since."""
 
     failures: int = 0
     not_before: float = 0.0
+    at: float = 0.0
+    again: bool = False
 
 
 class Memory:
@@ -195,6 +201,7 @@ class Oracle:
         timers = control.timers
         delay = min(timers.backoff_cap, timers.backoff_base * 2 ** (tries.failures - 1))
         tries.not_before = max(tries.not_before, at + 0.75 * delay)
+        tries.at, tries.again = max(tries.at, self._now), False
 
     def _was_good(self, control: "Control", generation: str) -> bool:
         """Some replica of the generation was ready for about as long as forgives failures."""
@@ -382,8 +389,28 @@ class Oracle:
         dark = every >= 3 and len(fresh) >= control.timers.mass_share * every
         self._require(not dark, "S21", f"an order while {len(fresh)} of {every} nodes are silent")
 
+    def untried(self, since: float) -> str:
+        """L5: what failed, and was not tried again in the longest delay of a healed world; empty = nothing."""
+        tries = self._life.tries
+        newest = max((each.at for each in tries.values()), default=0.0)
+        cap = 1.25 * self._world.control.timers.backoff_cap
+        return self.unmet() if self._now > max(since, newest) + cap + SLOW else ""
+
+    def unmet(self) -> str:
+        """What failed, was not tried again, is wanted and has room; empty = nothing."""
+        wanted, models = scenario.current(self._world.disk.catalog), self._world.disk.catalog.models
+        for (model, generation), tries in self._life.tries.items():
+            profile = wanted.get(model, {}).get(generation)
+            if profile is None or tries.again or not fits(self._world, profile):
+                continue
+            if len(self._world.serving(model)) < models[model].scaling.min:
+                return f"{model} failed {self._now - tries.at:.0f}s ago and was not tried again"
+        return ""
+
     def _backed_off(self, spec: ShardSpec) -> None:
         tries = self._life.tries.get((spec.model, spec.generation))
+        if tries is not None:
+            tries.again = True
         early = tries is not None and self._now < tries.not_before - SLACK
         self._require(
             not early, "S9", f"{spec.replica} is placed too soon after {tries and tries.failures} failures"

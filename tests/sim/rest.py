@@ -88,7 +88,7 @@ def _stale(world: "World", model: str, generations: dict[str, Profile]) -> list[
 
 def _model(world: "World", model: Model, generations: dict[str, Profile]) -> Iterator[str]:
     stale = _stale(world, model.name, generations)
-    room = any(_fits(world, profile) for profile in generations.values())
+    room = any(fits(world, profile) for profile in generations.values())
     failed = any((model.name, generation) in world.control.ledger.troubles for generation in generations)
     count = len(world.serving(model.name)) - len(stale)
     if stale and (room or count or not failed):
@@ -99,7 +99,7 @@ def _model(world: "World", model: Model, generations: dict[str, Profile]) -> Ite
         yield f"{count} replicas of {model.name} serve, {model.scaling.min} wanted, and there is room"
 
 
-def _fits(world: "World", profile: Profile) -> bool:
+def fits(world: "World", profile: Profile) -> bool:
     """Enough machines have enough cards that nobody holds, and memory."""
     free = [
         sum(not machine.holders(gpu.uuid) for gpu in machine.gpus)

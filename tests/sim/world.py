@@ -189,7 +189,7 @@ class World:
         self.note("every fault is over")
 
     def _come_to_rest(self) -> None:
-        deadline = self.clock.now + PATIENCE
+        healed, deadline = self.clock.now, self.clock.now + PATIENCE
         quiet, orders, idle = 0, -1, 0
         while quiet < 3:
             passes = self.control.loop.passes
@@ -198,6 +198,9 @@ class World:
             quiet = 0 if why or orders != self.oracle.orders else quiet + 1
             orders = self.oracle.orders
             idle = idle + self.control.loop.passes - passes + 1 if why and not under_way(self) else 0
+            late = self.oracle.untried(healed) or (self.oracle.unmet() if idle > PASSES else "")
+            if late:
+                raise Violation("L5", late)
             if idle > PASSES:
                 raise Violation("L1", f"{idle} passes without rest, and nothing is under way: {why}")
             if self.clock.now >= deadline:
