@@ -44,6 +44,7 @@ FIRST: dict[str, int] = {
     "cut-is-tried-again": 14,
     "draining-is-offered": 14,
     "strangers-hold-nothing": 2,
+    "first-disk-stays": 106,
     "closed-takes-work": 4,
     "no-quarantine": 24,
     "paused-goes-on": 3,

@@ -6,6 +6,7 @@ from typing import Any
 
 from llmgw.agent import adopt, answer, collect, core, fetch, manifest, marks, partial
 from llmgw.agent.kernel import LINUX, live
+from llmgw.fleet import world
 from llmgw.gateway import exchange
 from llmgw.planning import gc, placement
 from llmgw.routing import retry, table
@@ -127,6 +128,19 @@ def _boot_is_ignored(right: Any) -> Any:
         return right(noted, size, checked=True, boot=boot)
 
     return built_on
+
+
+def _first_disk_stays(right: Any) -> Any:
+    """What a node said of its disk first is believed for ever."""
+
+    def reported(draft: world.Draft, event: Any, now: float) -> None:
+        known = draft._nodes.read.get(event.node)
+        if event.info is not None and known is not None:
+            told = dataclasses.replace(event.info, disk_free=known.info.disk_free)
+            event = dataclasses.replace(event, info=told)
+        right(draft, event, now)
+
+    return reported
 
 
 # --- requests --------------------------------------------------------------------------------
@@ -251,6 +265,14 @@ NODE_MUTANTS: dict[str, Mutant] = {
         _boot_is_ignored,
         rare=True,
         meets="power-loss-in-fetch",
+    ),
+    "first-disk-stays": Mutant(
+        "a disk is as free as it was at first",
+        world.Draft,
+        "_reported",
+        _first_disk_stays,
+        meets="disk-full",
+        rare=True,
     ),
     "tried-again": Mutant(
         "a request goes to the same replica again", retry, "_pick", _tried_again, meets="engine-rests"

@@ -1,4 +1,4 @@
-"""What must always hold on a node, judged by its processes and its disk: S11, S12, S13, S16, S17 and L3.
+"""What must always hold on a node, judged by its processes and its disk: S2, S11, S12, S13, S16, S17 and L3.
 
 `sim.world` calls one method per thing that happens; `sim.oracle` judges everything above the node. Who
 truly descends from which launch is known here, and to nobody else.
@@ -16,7 +16,7 @@ from tests.sim.agents import INVENTORY_EVERY, Agent
 from tests.sim.machines import Engine, Machine
 from tests.sim.processes import Process, readable
 from tests.sim.verdict import require
-from tests.sim.weights import Cache, Directory, Flight
+from tests.sim.weights import UNIT, Cache, Directory, Flight
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -26,6 +26,9 @@ ENDS = 30.0
 
 SEEN = 2 * INVENTORY_EVERY
 """Seconds without a disturbance after which the control plane knows who holds which card."""
+
+SPEAKS = 7.0
+"""Seconds between two heartbeats at most, on a line that is well."""
 
 
 class NodeOracle:
@@ -108,14 +111,34 @@ class NodeOracle:
         self._world.clock.at(by, check)
 
     def ordered(self, action: actions.Action) -> None:
-        """S13: a card of a stranger is offered to nobody."""
+        """S13: a card of a stranger is offered to nobody. S2: no disk is promised twice."""
         if not isinstance(action, actions.Assign):
             return
+        self._has_room(action.spec)
         node, now = action.spec.node, self._world.clock.now
         taken = self._world.machines[node].taken()
         for gpu in action.spec.gpus if taken else ():
             long = gpu in taken and min(now - taken[gpu], now - self._world.calm_since(node)) > SEEN
             require(not long, "S13", f"{action.spec.replica} gets {gpu}, which a stranger holds")
+
+    def _has_room(self, spec: ShardSpec) -> None:
+        """S2: what lies on the disk, and all that was promised to it, is not more than the disk."""
+        cache, now = self._world.machines[spec.node].cache, self._world.clock.now
+        calm = now - cache.crowded > SEEN and self._world.silence(spec.node) < SPEAKS
+        if spec.node not in self._world.agents or not spec.source_bytes or not calm:
+            return
+        kept = [each.spec for each in self._world.agents[spec.node].state.shards.values()]
+        coming = {each.cache_name: each.source_bytes // UNIT for each in (*kept, spec)}
+        coming = {name: size for name, size in coming.items() if not cache.whole(name)}
+        if spec.cache_name not in coming or cache.growing(SEEN, coming):
+            return
+        here = {name: cache.partials[name].size() for name in coming.keys() & cache.partials.keys()}
+        more = sum(max(0, size - here.get(name, 0)) for name, size in coming.items())
+        require(
+            more <= cache.free(),
+            "S2",
+            f"{spec.replica} makes {more} bytes that {spec.node} is to fetch, and {cache.free()} are free",
+        )
 
     # --- weights ------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
+import math
 from collections.abc import Callable, Container, Mapping
 from typing import Protocol
 
@@ -153,6 +154,7 @@ class Cache:
         self.entries: dict[str, Directory] = {}
         self.partials: dict[str, Directory] = {}
         self.others = 0
+        self.crowded = -math.inf
         self.mood = ""
         self.published = 0
         self._lasts = 0.0
@@ -177,7 +179,7 @@ class Cache:
     def crowd(self, others: int) -> None:
         """So many bytes of the disk are somebody else's from now on."""
         if others != self.others:
-            self.others = others
+            self.others, self.crowded = others, self._clock.now
             self._judge.room_changed(self.node)
 
     def written(self, directory: Directory, flight: "Flight") -> None:
@@ -201,6 +203,12 @@ class Cache:
         """Bytes that are left."""
         held = sum(each.size() for each in (*self.entries.values(), *self.partials.values()))
         return max(0, CAPACITY - held - self.others)
+
+    def growing(self, within: float, known: Mapping[str, int]) -> bool:
+        """Whether anything beside what has a `known` size came within so many seconds."""
+        both = (*self.entries.items(), *self.partials.items())
+        since = self._clock.now - within
+        return any(each.changed > since and each.files and not known.get(name) for name, each in both)
 
     def right(self, canonical: str, directory: Directory) -> bool:
         """The truth: each file is, byte for byte, one that its server had."""
