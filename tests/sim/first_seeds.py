@@ -54,5 +54,6 @@ FIRST: dict[str, int] = {
     "drains-the-last": 2,
     "any-plan-will-do": 2,
     "forgets-nothing": 2,
+    "rehearses-one-turn": 7,
 }
 """Planted bug → seed; 0 where it is not named."""

@@ -10,7 +10,7 @@ from typing import Any
 from llmgw.agent import core
 from llmgw.control import journal
 from llmgw.fleet import world
-from llmgw.planning import board, placement, plan, rollout, scaling, stock
+from llmgw.planning import board, placement, plan, rehearse, rollout, scaling, stock
 from llmgw.planning.desired import Marks
 from llmgw.planning.view import View
 from tests.sim.planting import Mutant, always
@@ -125,6 +125,9 @@ PEOPLE_MUTANTS: dict[str, Mutant] = {
     ),
     "any-plan-will-do": Mutant(
         "every plan of a catalog is the same", plan, "digest_of", lambda _: always("0" * 64), meets="planned"
+    ),
+    "rehearses-one-turn": Mutant(
+        "a rehearsal ends at its first wait", rehearse._Stage, "_patience", lambda _: always(-1.0)
     ),
     "endless-journal": Mutant("the journal keeps everything", journal.Journal, "__init__", _endless),
     "remembers-all": Mutant(

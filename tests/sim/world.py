@@ -25,7 +25,7 @@ from llmgw.fleet.shard import ShardKey
 from llmgw.planning import actions, gc
 from llmgw.planning.desired import Marks
 from tests.sim import faults as fault_kinds
-from tests.sim import scenario
+from tests.sim import oracle_plan, scenario
 from tests.sim.agents import Agent
 from tests.sim.clockwork import Clockwork, Life
 from tests.sim.control import Control, Disk
@@ -104,6 +104,7 @@ class World:
         self._haste = self.clock.chance("waiting")
         if pace.leaps:
             self.clock.leap = functools.partial(leap, self)
+        self._done = oracle_plan.Transcript()
         self.edges = Edges()
         self.oracle = Oracle(self)
         self.nodes = NodeOracle(self)
@@ -148,6 +149,18 @@ class World:
             self._stay_at_rest("S14", "after a restart of the control plane at rest")
         if self._pace.leaps and self.clock.now < self._pace.horizon:
             self._stay_at_rest("L4", "in the rest of its hour", self._pace.horizon - self.clock.now)
+
+        self._as_rehearsed()
+
+    def _as_rehearsed(self) -> None:
+        """S20: in some worlds people apply one more change, and it goes as it was rehearsed."""
+        catalog = oracle_plan.change(self)
+        if catalog is None or halted(self):
+            return
+        said, self._done = oracle_plan.rehearsed(self, catalog), oracle_plan.Transcript()
+        self.adopt(catalog)
+        self._come_to_rest()
+        oracle_plan.compared(said, self._done)
 
     def _strike(self, number: int, fault: Fault) -> None:
         self._victims = []
@@ -522,6 +535,7 @@ class World:
         self.note(f"order {short(action)}")
         if isinstance(action, actions.Assign):
             self.stirred(within=0.3)
+        self._done.ordered(action)
         self.nodes.ordered(action)
         self.oracle.ordered(control, action)
 
