@@ -31,6 +31,7 @@ from llmgw.catalog.scalars import NUMERIC, WORDS, Unclear, plain
 from llmgw.catalog.tree import LINES, Tree
 
 MAX_BYTES = 1 << 20
+_SHORT = 64  # characters of a key that is remembered: one in a hostile file may be as long as the file
 _CONFLICT = re.compile(rb"^<{7} ", re.MULTILINE)
 _NO_COLON = "could not find expected ':'"
 
@@ -259,10 +260,16 @@ class _Builder:
         raise _Refused
 
 
-@functools.lru_cache(maxsize=4096)
 def _is_text(key: str) -> bool:
     """Whether an unquoted key is the text that it looks like. Most files have the same few keys."""
+    return _short_is_text(key) if len(key) <= _SHORT else _looks_text(key)
+
+
+def _looks_text(key: str) -> bool:
     try:
         return key != "<<" and isinstance(plain(key), str)
     except Unclear:
         return False
+
+
+_short_is_text = functools.lru_cache(maxsize=4096)(_looks_text)

@@ -1,6 +1,7 @@
 """Bytes in, data and places out; whatever the bytes are."""
 
 import time
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -136,3 +137,20 @@ def test_no_bytes_raise(data: bytes) -> None:
 
     assert tree.parsed or tree.problems
     assert all(problem.place.line >= 1 and problem.place.column >= 1 for problem in tree.problems)
+
+
+def test_no_long_key_is_remembered() -> None:
+    """A key as long as its file goes with the file: four thousand of them would be gigabytes."""
+    size = builder.MAX_BYTES // 2
+    tracemalloc.start()
+    try:
+        for letter in "abcdefgh":
+            key = letter * size
+            assert build("x.yaml", f"? {key}\n: 1\n".encode()).value == {key: 1}
+        del key
+        kept, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert most > size
+    assert kept < 2 * size
