@@ -10,6 +10,9 @@ from collections.abc import Collection
 
 from llmgw.catalog.engine_facts import FACTS, RESERVED_ENV, SECRET_ENV, EngineFacts
 
+_SHORT = 64
+"""Characters of a name that is remembered: one in a hostile file may be as long as the file."""
+
 
 def canonical(flag: str) -> str:
     """The spelling that engines document: dashes, except in what follows a dot (a key inside a value)."""
@@ -17,16 +20,26 @@ def canonical(flag: str) -> str:
     return head.replace("_", "-") + dot + inner
 
 
-@functools.lru_cache(maxsize=4096)
 def owned(flag: str, engine: str) -> str | None:
     """The flag of llmgw that `flag` would set, or None."""
-    return _meant(flag, FACTS[engine].owned, FACTS[engine])
+    return _remembered(flag, engine, power=False)
 
 
-@functools.lru_cache(maxsize=4096)
 def powerful(flag: str, engine: str) -> str | None:
     """The flag that runs code or opens files that `flag` would set, or None."""
-    return _meant(flag, FACTS[engine].power, FACTS[engine])
+    return _remembered(flag, engine, power=True)
+
+
+def _remembered(flag: str, engine: str, *, power: bool) -> str | None:
+    return (_short_set if len(flag) <= _SHORT else _set)(flag, engine, power)
+
+
+def _set(flag: str, engine: str, power: bool) -> str | None:
+    facts = FACTS[engine]
+    return _meant(flag, facts.power if power else facts.owned, facts)
+
+
+_short_set = functools.lru_cache(maxsize=8192)(_set)
 
 
 def _meant(flag: str, names: Collection[str], facts: EngineFacts) -> str | None:
@@ -43,12 +56,18 @@ def _completed(spelled: str, names: Collection[str], facts: EngineFacts) -> str 
     return min((name for name in names if name.startswith(spelled)), default=None)
 
 
-@functools.lru_cache(maxsize=4096)
 def reserved(variable: str) -> str | None:
     """Why no profile may set `variable`, or None."""
+    return (_short_reserved if len(variable) <= _SHORT else _reserved)(variable)
+
+
+def _reserved(variable: str) -> str | None:
     for pattern, reason in RESERVED_ENV.items():
         if fnmatch.fnmatchcase(variable, pattern):
             return reason
     if any(fnmatch.fnmatchcase(variable.upper(), pattern) for pattern in SECRET_ENV):
         return "its name says that it holds a secret, and everybody can read a catalog"
     return None
+
+
+_short_reserved = functools.lru_cache(maxsize=4096)(_reserved)

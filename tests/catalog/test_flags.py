@@ -1,5 +1,7 @@
 """No spelling gets past: flags that llmgw writes, flags with power, variables that are not free."""
 
+import tracemalloc
+
 import pytest
 
 from llmgw.catalog import flags
@@ -121,3 +123,20 @@ def gang(engine: str, rank: int) -> ShardSpec:
     )  # fmt: skip
     peers = tuple(Peer(number, f"n{number}", "10.0.0.1", 20000) for number in range(2))
     return ShardSpec("m/abcd", "m", rank, "g", profile, parse("file:///w"), peers, ("GPU-1", "GPU-2"))
+
+
+def test_no_long_name_is_remembered() -> None:
+    """A name as long as its file goes with the file: four thousand of them would be gigabytes."""
+    size = 1 << 18
+    tracemalloc.start()
+    try:
+        for letter in "abcdefgh":
+            name = letter * size
+            assert flags.owned(name, "vllm") is flags.powerful(name, "vllm") is flags.reserved(name) is None
+        del name
+        kept, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert most > size
+    assert kept < 2 * size
