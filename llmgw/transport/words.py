@@ -16,6 +16,8 @@ def taken(machine: h2.connection.H2Connection, stream: int, data: bytes) -> bool
 
     Raises h2.exceptions.ProtocolError, as h2 does.
     """
+    if machine.state_machine.state is h2.connection.ConnectionState.CLOSED:
+        return False
     known = machine.streams.get(stream)
     if known is None or known.state_machine.state not in _OPEN:
         return False

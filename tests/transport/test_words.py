@@ -126,3 +126,15 @@ def _pair() -> h2.connection.H2Connection:
     server.send_headers(1, [(":status", "200")])
     server.data_to_send()
     return server
+
+
+def test_nothing_is_taken_after_the_end() -> None:
+    """Once a connection has ended, a word on a channel that was open is h2's to refuse."""
+    ours = _pair()
+    assert taken(ours, 1, b"x")
+
+    ours.close_connection()
+
+    assert not taken(ours, 1, b"x")
+    with pytest.raises(h2.exceptions.ProtocolError, match="CLOSED"):
+        ours.receive_data(DataFrame(1, b"x").serialize())
