@@ -13,6 +13,7 @@ from llmgw.fleet.node import CachedWeights
 from llmgw.fleet.shard import ShardSpec
 from llmgw.planning import actions
 from tests.sim.agents import INVENTORY_EVERY, Agent
+from tests.sim.faults import EVERYWHERE
 from tests.sim.machines import Engine, Machine
 from tests.sim.processes import Process, readable
 from tests.sim.verdict import require
@@ -124,12 +125,15 @@ class NodeOracle:
     def _has_room(self, spec: ShardSpec) -> None:
         """S2: what lies on the disk, and all that was promised to it, is not more than the disk."""
         cache, now = self._world.machines[spec.node].cache, self._world.clock.now
-        calm = now - cache.crowded > SEEN and self._world.silence(spec.node) < SPEAKS
+        # A control plane that stood still has heard nothing of a disk that filled meanwhile.
+        heard = now - self._world.calm_since(EVERYWHERE) > SEEN and self._world.silence(spec.node) < SPEAKS
+        calm = now - cache.crowded > SEEN and heard
         if spec.node not in self._world.agents or not spec.source_bytes or not calm:
             return
         kept = [each.spec for each in self._world.agents[spec.node].state.shards.values()]
         coming = {each.cache_name: each.source_bytes // UNIT for each in (*kept, spec)}
-        coming = {name: size for name, size in coming.items() if not cache.whole(name)}
+        # An entry that was damaged lies there; nobody is told before it is fetched again.
+        coming = {name: size for name, size in coming.items() if name not in cache.entries}
         if spec.cache_name not in coming or cache.growing(SEEN, coming):
             return
         here = {name: cache.partials[name].size() for name in coming.keys() & cache.partials.keys()}
