@@ -1,7 +1,6 @@
 """Bytes in, data and places out; whatever the bytes are."""
 
 import time
-import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -10,6 +9,7 @@ from hypothesis import strategies as some
 from llmgw.catalog import builder
 from llmgw.catalog.builder import build
 from llmgw.catalog.marks import Path
+from tests.support.held import held_after
 
 PROFILE = b"""\
 # a comment
@@ -142,15 +142,12 @@ def test_no_bytes_raise(data: bytes) -> None:
 def test_no_long_key_is_remembered() -> None:
     """A key as long as its file goes with the file: four thousand of them would be gigabytes."""
     size = builder.MAX_BYTES // 2
-    tracemalloc.start()
-    try:
-        for letter in "abcdefgh":
-            key = letter * size
+
+    def read() -> None:
+        for key in (letter * size for letter in "abcdefgh"):
             assert build("x.yaml", f"? {key}\n: 1\n".encode()).value == {key: 1}
-        del key
-        kept, most = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
+
+    kept, most = held_after(read)
 
     assert most > size
     assert kept < 2 * size

@@ -1,7 +1,5 @@
 """No spelling gets past: flags that llmgw writes, flags with power, variables that are not free."""
 
-import tracemalloc
-
 import pytest
 
 from llmgw.catalog import flags
@@ -11,6 +9,7 @@ from llmgw.catalog.model import Profile
 from llmgw.catalog.sources import parse
 from llmgw.engines.registry import ADAPTERS
 from llmgw.fleet.shard import PORTS_PER_SHARD, Peer, ShardSpec
+from tests.support.held import held_after
 
 FREE_ALTHOUGH_WRITTEN = {"ngl"}
 """What an adapter writes only as a default: the profile's own value stands after it and wins."""
@@ -128,15 +127,12 @@ def gang(engine: str, rank: int) -> ShardSpec:
 def test_no_long_name_is_remembered() -> None:
     """A name as long as its file goes with the file: four thousand of them would be gigabytes."""
     size = 1 << 18
-    tracemalloc.start()
-    try:
-        for letter in "abcdefgh":
-            name = letter * size
+
+    def look() -> None:
+        for name in (letter * size for letter in "abcdefgh"):
             assert flags.owned(name, "vllm") is flags.powerful(name, "vllm") is flags.reserved(name) is None
-        del name
-        kept, most = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
+
+    kept, most = held_after(look)
 
     assert most > size
     assert kept < 2 * size
