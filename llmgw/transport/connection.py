@@ -127,6 +127,7 @@ class Connection(asyncio.Protocol):
         except h2.exceptions.ProtocolError as error:
             self._broken(error)
         else:
+            self._heads.took()
             self._channels[stream].arrived(data, len(data))
         return True
 

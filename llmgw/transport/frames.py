@@ -110,7 +110,7 @@ class FrameHeads:
 
     def word(self, data: bytes, now: float, carried: Container[int], *, at: int = 0) -> tuple[int, int]:
         """Where the frame at `at` ends, and its stream, where it is a whole small DATA frame that says nothing else, of
-        a channel. It is counted then. (0, 0): feed it.
+        a channel, and not one too many. `took` counts it. (0, 0): feed it.
         """
         if self._skip or self._head or self._before in _UNTOLD or len(data) - at <= HEAD:
             return 0, 0
@@ -120,7 +120,11 @@ class FrameHeads:
         if kind or flags or not 0 < size < SMALL or end > len(data) or stream not in carried:
             return 0, 0
         self._begin(now)
-        return (0, 0) if self._counted("small DATA") else (end, stream)
+        return (end, stream) if self._counts.get("small DATA", 0) < self._per_second["small DATA"] else (0, 0)
+
+    def took(self) -> None:
+        """The frame that `word` found was handled, and is not fed."""
+        self._counted("small DATA")
 
     def _begin(self, now: float) -> None:
         """Whoever counts, counts from each second on anew."""

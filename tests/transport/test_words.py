@@ -90,10 +90,20 @@ def test_plain_frames_are_counted() -> None:
     heads.feed(word, 1.0, {1})
     taken_past = 0
     while heads.word(word, 1.0, {1})[1]:
+        heads.took()
         taken_past += 1
     assert taken_past == PER_SECOND["small DATA"] - 1
     assert heads.feed(word, 1.0, {1})[1] == "floods with small DATA frames"
     assert heads.word(word, 2.0, {1})[1] == 0, "in the middle of a frame"
+
+
+def test_a_frame_is_counted_once() -> None:
+    """What h2 has to judge after all was not counted on the way: it is fed, and counted there."""
+    heads, word = FrameHeads(), DataFrame(1, b"word").serialize()
+    for _ in range(PER_SECOND["small DATA"]):
+        heads.word(word, 1.0, {1})
+        assert heads.feed(word, 1.0, {1}) == (len(word), "")
+    assert heads.feed(word, 1.0, {1})[1] == "floods with small DATA frames"
 
 
 async def _echoed(words: int) -> list[bytes]:
