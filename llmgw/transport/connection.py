@@ -22,7 +22,7 @@ from llmgw.transport.frames import HEAD, FrameHeads
 from llmgw.transport.limits import Limits, Silence
 from llmgw.transport.settings import Settings
 from llmgw.transport.sockets import finish_writing, peer_of, tune_channel
-from llmgw.transport.words import taken
+from llmgw.transport.words import ANSWER, asked, taken
 
 log = logging.getLogger(__name__)
 
@@ -104,8 +104,8 @@ class Connection(asyncio.Protocol):
             if now - began > SHARE:
                 self._put_off(data[at:], now - began)
                 break
-            end, stream = self._heads.word(data, now, self._channels, at=at)
-            if stream and self._word(stream, data[at + HEAD : end]):
+            end, stream = self._heads.plain(data, now, self._channels, at=at)
+            if end and self._plain(stream, data[at + HEAD : end]):
                 at, now = end, now if end == len(data) else self._loop.time()
                 continue
             begin, (at, said) = at, self._heads.feed(data, now, self._channels, at=at)
@@ -115,20 +115,24 @@ class Connection(asyncio.Protocol):
                 break
             self._handle_all(data[begin:at])
             now, told = self._loop.time(), True
-        if told:  # a word is answered to nobody, and makes no room
+        if told:  # a word is answered to nobody, a PING at once, and neither makes room
             self._flush()
             self._wake()
 
-    def _word(self, stream: int, data: bytes) -> bool:
+    def _plain(self, stream: int, data: bytes) -> bool:
         """Whether it was taken; at the end of a connection nobody has to be told."""
         try:
-            if not taken(self._h2, stream, data):
+            if not (taken(self._h2, stream, data) if stream else asked(self._h2)):
                 return False
         except h2.exceptions.ProtocolError as error:
             self._broken(error)
         else:
-            self._heads.took()
-            self._channels[stream].arrived(data, len(data))
+            self._heads.took(stream)
+            if stream:
+                self._channels[stream].arrived(data, len(data))
+            else:
+                self._flush()
+                self._transport.write(ANSWER + data)
         return True
 
     def _handle_all(self, data: bytes) -> None:

@@ -23,6 +23,9 @@ TURN = 32
 HEAD = 9
 """Bytes of the head of a frame."""
 
+PING, PING_SIZE = 6, 8
+"""The type of a PING frame, and the bytes in it: RFC 9113, 6.7."""
+
 _FIELDS = struct.Struct(">HBBBL")
 _UPDATES_MOST = 10_000
 _KINDS: Mapping[int, str] = {
@@ -31,7 +34,7 @@ _KINDS: Mapping[int, str] = {
     2: "PRIORITY",
     3: "RST_STREAM",
     4: "SETTINGS",
-    6: "PING",
+    PING: "PING",
     8: "WINDOW_UPDATE",
     9: "CONTINUATION",
 }
@@ -108,23 +111,28 @@ class FrameHeads:
             self._turn = 0
         return at, ""
 
-    def word(self, data: bytes, now: float, carried: Container[int], *, at: int = 0) -> tuple[int, int]:
-        """Where the frame at `at` ends, and its stream, where it is a whole small DATA frame that says nothing else, of
-        a channel, and not one too many. `took` counts it. (0, 0): feed it.
+    def plain(self, data: bytes, now: float, carried: Container[int], *, at: int = 0) -> tuple[int, int]:
+        """Where the frame at `at` ends, and its stream, where it is whole, says nothing else and is not one too many: a small
+        DATA frame of a channel or, stream 0, a PING that asks. `took` counts it. (0, 0): feed it.
         """
         if self._skip or self._head or self._before in _UNTOLD or len(data) - at <= HEAD:
             return 0, 0
         high, low, kind, flags, stream = _FIELDS.unpack_from(data, at)
         size = high << 8 | low
         end = at + HEAD + size
-        if kind or flags or not 0 < size < SMALL or end > len(data) or stream not in carried:
+        if kind == PING:
+            simple = size == PING_SIZE and not stream
+        else:
+            simple = not kind and 0 < size < SMALL and stream in carried
+        if flags or end > len(data) or not simple:
             return 0, 0
         self._begin(now)
-        return (end, stream) if self._counts.get("small DATA", 0) < self._per_second["small DATA"] else (0, 0)
+        named = _plain(stream)
+        return (end, stream) if self._counts.get(named, 0) < self._per_second[named] else (0, 0)
 
-    def took(self) -> None:
-        """The frame that `word` found was handled, and is not fed."""
-        self._counted("small DATA")
+    def took(self, stream: int) -> None:
+        """The frame that `plain` found was handled, and is not fed."""
+        self._counted(_plain(stream))
 
     def _begin(self, now: float) -> None:
         """Whoever counts, counts from each second on anew."""
@@ -161,3 +169,7 @@ class FrameHeads:
     def _counted(self, kind: str, many: int = 1) -> str:
         self._counts[kind] = self._counts.get(kind, 0) + many
         return f"floods with {kind} frames" if self._counts[kind] > self._per_second[kind] else ""
+
+
+def _plain(stream: int) -> str:
+    return "small DATA" if stream else "PING"
