@@ -11,6 +11,7 @@ import click
 from llmgw.catalog.diagnostics import Diagnostic, Invalid, as_text
 from llmgw.catalog.load import check, snapshot
 from llmgw.catalog.model import Catalog
+from llmgw.cli.places import look_for_catalog
 from llmgw.errors import CatalogInvalid
 from llmgw.kit.children import git_environment, git_refusal
 from llmgw.kit.text import safe
@@ -42,8 +43,12 @@ class Upload:
         return {"files": dict(self.files), "commit": self.commit, "who": self.who, **more}
 
 
-def read_upload(path: pathlib.Path) -> Upload:
-    """The catalog below `path`. Prints every problem and raises CatalogInvalid where it has any error."""
+def read_upload(path: pathlib.Path, verb: str) -> Upload:
+    """The catalog below `path`. Prints every problem and raises CatalogInvalid where it has any error.
+
+    Raises Failed where there is no such directory; `verb` is what cannot be done then.
+    """
+    look_for_catalog(path, verb)
     files, unreadable = snapshot(path, prefix=f"{path.as_posix().rstrip('/')}/")
     inside = _run_git(path, "rev-parse", "--is-inside-work-tree")
     if inside is None or inside.stdout.strip() != "true":

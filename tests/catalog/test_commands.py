@@ -9,6 +9,7 @@ from click.testing import CliRunner
 from llmgw.catalog import schema as catalog_schema
 from llmgw.catalog.diagnostics import Invalid
 from llmgw.cli import schema, validate
+from llmgw.cli.places import ELSEWHERE
 from llmgw.errors import CatalogInvalid, Failed
 from tests.catalog.samples import MODEL, PROFILE
 
@@ -106,23 +107,39 @@ def test_a_catalog_of_another_name_is_named(here: pathlib.Path) -> None:
     assert alone.output == "models/m.yaml is valid\n"
 
 
-@pytest.mark.parametrize("part", ["catalog/absent.yaml", "catalog/notes.txt"])
-def test_a_part_that_is_not_there_is_not_valid(here: pathlib.Path, part: str) -> None:
+def test_a_part_that_is_no_part_is_not_valid(here: pathlib.Path) -> None:
     """A slip in a path is no green run."""
     (here / "notes.txt").write_text("x")
 
-    result = CliRunner().invoke(validate.command, [part])
+    result = CliRunner().invoke(validate.command, ["catalog/notes.txt"])
 
     assert isinstance(result.exception, CatalogInvalid)
-    assert str(result.exception) == f"cannot check {part}: no YAML file of the catalog catalog is there"
+    assert (
+        str(result.exception)
+        == "cannot check catalog/notes.txt: no YAML file of the catalog catalog is there"
+    )
 
 
-def test_a_catalog_that_is_not_there_is_refused(here: pathlib.Path) -> None:
-    """A wrong path is not a valid empty catalog."""
-    result = CliRunner().invoke(validate.command, ["elsewhere", "-o", "concise"])
+@pytest.mark.parametrize(
+    ("words", "named", "help_"),
+    [
+        ("elsewhere", "elsewhere", ELSEWHERE),
+        ("catalgo", "catalgo", "did you mean `catalog`?"),
+        ("catalog/m.ymal", "catalog/m.ymal", "did you mean `m.yaml`?"),
+        ("catalog/m.yaml --catalog elsewhere", "elsewhere", ELSEWHERE),
+    ],
+)
+def test_what_is_not_there_is_no_invalid_catalog(
+    here: pathlib.Path, words: str, named: str, help_: str
+) -> None:
+    """A wrong path is not a valid empty catalog, and says nothing about one: the name and where it was looked for."""
+    result = CliRunner().invoke(validate.command, [*words.split(), "-o", "json"])
 
-    assert isinstance(result.exception, Invalid)
-    assert result.output == "elsewhere:1:1: E109 cannot list this directory: No such file or directory\n"
+    assert isinstance(result.exception, Failed)
+    assert str(result.exception.said).startswith(f"cannot check {named}: there is no ")
+    assert str(result.exception.said).endswith(f"directory {here.parent / named}")
+    assert result.exception.help == help_
+    assert result.output == ""
 
 
 def test_the_examples_are_valid() -> None:

@@ -106,6 +106,37 @@ def test_a_name_that_is_nowhere_is_no_mistake_of_form(lab: Loopback) -> None:
         assert (ran.code, said in ran.err) == (code, True), f"{words}: {ran}"
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "validate", "fmt", "plan", "plan --fleet fleet.json", "apply --yes", "up",
+        "fit hf://a/b --profile p --catalog",
+    ],
+)  # fmt: skip
+def test_a_catalog_that_is_nowhere_is_the_same_for_every_verb(
+    words: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A slip in the name, not an invalid catalog: where it was looked for, the name beside it, before anything else."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "catalog").mkdir()
+
+    assert main.run([*words.split(), "catalgo"]) == Exit.FAILED
+    out, err = capsys.readouterr()
+    assert err.startswith("error: cannot ")
+    assert " catalgo: there is no " in err
+    assert err.endswith(f"directory {tmp_path / 'catalgo'}\n  help: did you mean `catalog`?\n")
+    assert out == ""
+
+
+@pytest.mark.parametrize("verb", ["plan", "apply", "up"])
+def test_a_file_is_no_catalog(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """`validate` takes a part of one; the others take the whole, and say which directory that could be."""
+    assert main.run([verb, __file__]) == Exit.FAILED
+    err = capsys.readouterr().err
+    assert "it is no directory, and a catalog is all that one directory holds" in err
+    assert f"name the directory that it is in: {pathlib.Path(__file__).parent}" in err
+
+
 def test_a_doctor_that_reaches_nobody_says_so_to_scripts(lab: Loopback) -> None:
     """Its screen is the same; its code is that of every other verb."""
     with Loopback(lab.directory / "away", {}) as gone:

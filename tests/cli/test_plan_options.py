@@ -90,7 +90,7 @@ def test_what_no_commit_has_is_never_called_clean(
     assert said in plans(capsys, "other")[1].splitlines()[0]
     code, _, err = plans(capsys, "other", "--fail-on", "dirty")
     assert (code, err) == (Exit.FAIL_ON, "fails on: dirty\n")
-    assert read_upload(where).commit == ""
+    assert read_upload(where, "plan").commit == ""
 
 
 def test_a_file_that_git_ignores_is_not_clean(

@@ -43,7 +43,7 @@ def run(path: pathlib.Path, asked: Asked, server: str | None) -> int:
     """Plan, ask, hand over, follow; returns the exit code."""
     client = Client(server)
     if asked.saved is None:
-        return hand_over(client, read_upload(path), asked, naming("apply", path))
+        return hand_over(client, read_upload(path, "apply"), asked, naming("apply", path))
     saved = load(asked.saved)
     if saved.plan.suppose:
         raise Failed(

@@ -15,6 +15,7 @@ from llmgw.catalog.model import Catalog, Profile
 from llmgw.catalog.sources import Source, parse
 from llmgw.catalog.suggest import did_you_mean
 from llmgw.cli.exits import Exit
+from llmgw.cli.places import look_for_catalog
 from llmgw.cli.sums import fit_json, fit_lines
 from llmgw.errors import Failed
 from llmgw.kit.text import safe
@@ -32,6 +33,7 @@ def run(
     output: str,
 ) -> int:
     """Print the sum and the verdict; returns the exit code. 0 stands for what was not given."""
+    look_for_catalog(catalog, "find profiles in")
     known = load(catalog)
     chosen = _profile(known, profile, catalog)
     if max_model_len:

@@ -13,6 +13,7 @@ from llmgw.catalog.builder import MAX_BYTES
 from llmgw.catalog.diagnostics import Diagnostic, Invalid, as_text, summary
 from llmgw.catalog.formatting import formatted
 from llmgw.catalog.load import snapshot
+from llmgw.cli.places import look_for_catalog
 from llmgw.errors import CatalogInvalid, Failed, LlmgwError
 from llmgw.kit.files import write_atomic
 from llmgw.kit.text import count, safe
@@ -39,6 +40,7 @@ def run(paths: tuple[pathlib.Path, ...], check_only: bool, diff: bool) -> None:
 
 def _files(paths: tuple[pathlib.Path, ...], errors: list[LlmgwError]) -> Iterator[tuple[str, bytes]]:
     for path in paths:
+        look_for_catalog(path, "format", file=True)
         if path.is_dir():
             files, unreadable = snapshot(path, prefix=f"{path}/")
             errors += [Invalid([problem]) for problem in unreadable]
@@ -47,7 +49,7 @@ def _files(paths: tuple[pathlib.Path, ...], errors: list[LlmgwError]) -> Iterato
             with path.open("rb") as file:
                 yield str(path), file.read(MAX_BYTES + 1)
         else:
-            raise Failed(f"cannot format {path}: there is no such file or directory")
+            raise Failed(f"cannot format {path}: it is neither a file nor a directory")
 
 
 def _schema_of(file: pathlib.Path) -> str:

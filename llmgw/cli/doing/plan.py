@@ -89,7 +89,7 @@ def _nodes(paths: Sequence[pathlib.Path]) -> tuple[NodeInfo, ...]:
 def _read(source: Source) -> tuple[Upload, dict[str, str] | None]:
     """What is planned, and the files of the base. Git is asked, and imported, only where it is needed."""
     if not (source.base or source.ref):
-        return read_upload(source.path), None
+        return read_upload(source.path, "plan"), None
     from llmgw.cli import revisions
 
     if source.base:

@@ -65,8 +65,8 @@ def run(
     verbose: bool,
 ) -> int:
     """Serve until Ctrl-C; returns the exit code."""
+    upload = read_upload(path, "serve")
     log_to_stderr(logging.INFO if verbose else logging.ERROR)
-    upload = read_upload(path)
     where = Where(plane, listen, metrics, state_dir(given, "up"), path)
     for number in (signal.SIGTERM, signal.SIGHUP):  # a terminal that is closed ends it like Ctrl-C
         signal.signal(number, _interrupt)

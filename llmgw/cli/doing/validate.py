@@ -9,6 +9,7 @@ import click
 from llmgw.catalog.diagnostics import Diagnostic, Invalid, as_concise, as_text, summary
 from llmgw.catalog.load import Checked, check, snapshot
 from llmgw.catalog.reports import as_github, as_json, as_sarif
+from llmgw.cli.places import look_for_catalog
 from llmgw.errors import CatalogInvalid
 from llmgw.kit.text import count, safe
 
@@ -24,8 +25,10 @@ _WHOLE = ("json", "sarif")
 
 
 def run(path: pathlib.Path, output: str, strict: bool, root: pathlib.Path | None) -> None:
-    """Print every problem of `path`. Raises CatalogInvalid where it is refused."""
+    """Print every problem of `path`. Raises CatalogInvalid where it is refused, Failed where nothing is there."""
+    look_for_catalog(path, "check", file=True)
     whole = root or around(path)
+    look_for_catalog(whole, "check")
     files, unreadable = snapshot(whole, prefix=f"{whole}/")
     checked = check(files, unreadable)
     if whole != path and not any(_within(name, path) for name in files):
