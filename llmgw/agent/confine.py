@@ -1,6 +1,7 @@
 """Opening, walking and removing below a directory that others may write to, by descriptor only.
 
-Called by `agent.cache` (listing) and `agent.collect` (removal). A path that was checked and is then
+Called by `agent.cache` (listing) and `agent.collect` (removal), and by whoever makes a directory of
+the agent's own. A path that was checked and is then
 used can be another file by the time it is used; a descriptor cannot. No symbolic link is ever
 followed below the directory that is opened first.
 """
@@ -10,6 +11,7 @@ import ctypes
 import dataclasses
 import errno
 import os
+import pathlib
 import stat
 from collections.abc import Iterator
 
@@ -39,6 +41,21 @@ class Found:
     @property
     def regular(self) -> bool:
         return stat.S_ISREG(self.status.st_mode)
+
+
+def own_directory(path: pathlib.Path) -> pathlib.Path:
+    """`path`, made with mode 0700 unless it is there.
+
+    A link is not followed, wherever it leads: what we trim, prune and set aside there would be somebody else's.
+    Raises OSError.
+    """
+    with contextlib.suppress(FileExistsError):
+        path.mkdir(mode=0o700)
+    if path.is_symlink():
+        raise NotADirectoryError(errno.ENOTDIR, "it is a link, and none is followed here", str(path))
+    if not path.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
+    return path
 
 
 def open_root(path: os.PathLike[str]) -> int:

@@ -13,7 +13,7 @@ import itertools
 import os
 import pathlib
 import urllib.parse
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from llmgw.agent.holders import holder
 from llmgw.fleet.shard import ShardKey
@@ -42,7 +42,7 @@ def tail(path: pathlib.Path, size: int = 16384) -> str:
 def trim_all(directory: pathlib.Path, keep: int) -> None:
     """`trim` every log, whoever wrote it and whether it still runs."""
     with contextlib.suppress(OSError):
-        for path in directory.glob("*.log"):
+        for path in _logs(directory):
             trim(path, keep)
 
 
@@ -152,10 +152,15 @@ def previous(
 def _newest_first(directory: pathlib.Path) -> list[pathlib.Path]:
     """By their last word; a link's own, wherever it leads."""
     found: list[tuple[float, pathlib.Path]] = []
-    for path in directory.glob("*.log"):
+    for path in _logs(directory):
         with contextlib.suppress(OSError):
             found.append((path.lstat().st_mtime, path))
     return [path for _, path in sorted(found, reverse=True)]
+
+
+def _logs(directory: pathlib.Path) -> Iterable[pathlib.Path]:
+    """None where the directory has become a link: what is cut and removed there would be somebody else's."""
+    return () if directory.is_symlink() else directory.glob("*.log")
 
 
 def _key_of(path: pathlib.Path) -> ShardKey:

@@ -8,11 +8,13 @@ back from the disk each time somebody asks, and `agent.collect` before it remove
 """
 
 import hashlib
+import os
 import pathlib
 import stat
 
 import pydantic
 
+from llmgw.agent import confine
 from llmgw.kit.files import read_regular, write_atomic
 
 MANIFEST = "manifest.json"
@@ -99,14 +101,24 @@ def read_small(path: pathlib.Path) -> bytes:
 
 def lacking(directory: pathlib.Path, manifest: Manifest) -> str:
     """What keeps the entry from being whole, for people; empty = every file is there at its size."""
-    for record in manifest.files:
-        try:
-            found = (directory / FILES / record.name).lstat()
-        except OSError as error:
-            return f"{record.name} cannot be read ({error.strerror})"
-        if flaw := flaw_of(record, found.st_size if stat.S_ISREG(found.st_mode) else None):
-            return flaw
-    return ""
+    try:
+        root = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        return f"{directory.name} cannot be read ({error.strerror})"
+    try:
+        flaws = (_flaw(root, record) for record in manifest.files)
+        return next((flaw for flaw in flaws if flaw), "")
+    finally:
+        os.close(root)
+
+
+def _flaw(root: int, record: FileRecord) -> str:
+    try:
+        with confine.opened_below(root, f"{FILES}/{record.name}", os.O_PATH) as fd:
+            found = os.fstat(fd)
+    except OSError as error:
+        return f"{record.name} cannot be read ({error.strerror})"
+    return flaw_of(record, found.st_size if stat.S_ISREG(found.st_mode) else None)
 
 
 def flaw_of(record: FileRecord, size: int | None) -> str:

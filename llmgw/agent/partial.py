@@ -20,6 +20,7 @@ import pydantic
 
 from llmgw.agent import manifest
 from llmgw.agent.answer import Have
+from llmgw.agent.confine import own_directory
 from llmgw.agent.manifest import FILES, FileRecord, Manifest, checked_name
 from llmgw.kit.files import open_regular, sync_directory, write_atomic
 
@@ -121,14 +122,14 @@ class Partial:
         """
         directory = root / (manifest.name_of(source) + SUFFIX)
         _reopen(root / manifest.name_of(source), directory)
-        directory.mkdir(mode=0o700, exist_ok=True)
+        own_directory(directory)
         lock = _locked(directory)
         if lock is None:
             return None
         try:
             partial = cls(directory, lock, _read_note(directory, source), boot)
             partial.save()
-            (directory / FILES).mkdir(mode=0o700, exist_ok=True)
+            own_directory(directory / FILES)
         except BaseException:
             os.close(lock)
             raise
@@ -162,7 +163,8 @@ class Partial:
         """Note files before they exist: nothing stands here that the note does not know."""
         for name in names:
             self._note.files.setdefault(name, FileNote())
-            self.path(name).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for above in reversed(pathlib.PurePosixPath(name).parents[:-1]):
+                own_directory(self.path(str(above)))
         self.save()
 
     def begin(self, name: str, total: int | None, etag: str) -> None:

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 import pydantic
 
+from llmgw.agent.confine import own_directory
 from llmgw.agent.marks import Identity, shard_name
 from llmgw.fleet.shard import ShardKey, ShardSpec
 from llmgw.kit.files import read_regular, sync_directory, write_atomic
@@ -62,7 +63,7 @@ class Records:
     def __init__(self, directory: pathlib.Path) -> None:
         self.directory = directory
         self._quarantine = directory / "quarantine"
-        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        own_directory(directory)
 
     def write(self, record: Record) -> None:
         """Store `record`, in place of an older one of its shard. Raises OSError."""
@@ -123,8 +124,7 @@ class Records:
     def _set_aside(self, path: pathlib.Path, why: str) -> str:
         why = " ".join(why.split())[:300]
         try:
-            self._quarantine.mkdir(mode=0o700, exist_ok=True)
-            aside = self._quarantine / f"{path.name}.{path.lstat().st_mtime_ns}"
+            aside = own_directory(self._quarantine) / f"{path.name}.{path.lstat().st_mtime_ns}"
             path.replace(aside)
             sync_directory(self.directory)
         except OSError as error:

@@ -19,6 +19,7 @@ from typing import Any
 
 from llmgw.agent import cgroups, core, inventory, launcher, marks, probe, process, procfs
 from llmgw.agent.cache import Cache
+from llmgw.agent.confine import own_directory
 from llmgw.agent.connection import Link
 from llmgw.agent.engine_check import EngineCheck
 from llmgw.agent.fetch import Limits as FetchLimits
@@ -119,7 +120,7 @@ class _Agent:
         self._look = asyncio.Event()
         self._gpus = Gpus(clock, settings.nvml, self._look.set)
         chance = unseeded()
-        self._cache = Cache(settings.cache or settings.state_dir / "cache")
+        self._cache = Cache(settings.cache or own_directory(settings.state_dir / "cache"))
         self._weights = Weights(self._cache, self.tasks, clock, chance, settings.fetch, settings.hub)
         self._engines = engines = probe.find(settings.engines, probe.search_path(os.environ.get("PATH", "")))
         self._node_info = self._said = self._describe(engines)
@@ -150,8 +151,7 @@ class _Agent:
         )
 
     def _supervise(self, engines: tuple[InstalledEngine, ...]) -> Supervisor:
-        logs = self._settings.state_dir / "logs"
-        logs.mkdir(mode=0o700, exist_ok=True)
+        logs = own_directory(self._settings.state_dir / "logs")
         self._log_answers = LogAnswers(logs)
         self._cgroups = cgroups.find(self.node)
         hands = Launcher(

@@ -93,7 +93,9 @@ def _node_id(data: bytes) -> str:
 
 def unusable(error: OSError, root: pathlib.Path) -> Failed:
     """What an agent says that cannot begin with its directory `root`."""
+    room = "make room there, or give this agent another --state-dir"
+    place = "put a directory there, or mount on it what the link leads to; --cache names another place for weights"
     return Failed(
         f"cannot use {error.filename or root}: {error.strerror}",
-        help="make room there, or give this agent another --state-dir",
+        help=place if isinstance(error, NotADirectoryError) else room,
     )
