@@ -90,7 +90,7 @@ def _catalog(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             "wrong",
             "catalog",
-            f"{followed['said']} cannot be read: {followed['blind']['said']}",
+            f"{followed['said']}: {followed['blind']['said']}",
             followed["blind"]["next"],
         )
     if followed and (hold := followed["hold"]):

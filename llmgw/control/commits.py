@@ -70,7 +70,7 @@ class Commits:
             if header is None or header.kind != "commit" or not data:
                 raise Unreadable(
                     f"cannot read the catalog: there is no commit {safe(ref)}",
-                    help="nothing was changed by it",
+                    help="it is waited for: commit the catalog, or name another --ref",
                 )
             if (header.name, below) != (self._last.commit, self._last.below):
                 self._last = self._read(objects, header.name, _Commit.of(data), below)
@@ -95,7 +95,7 @@ class Commits:
         if not mark:
             raise Unreadable(
                 f"cannot read the catalog: commit {name[:12]} has no {below}/",
-                help="nothing was changed by it",
+                help="it is waited for: commit the catalog there, or name another --catalog",
             )
         tree = Tree(mark, "", name[:12], commit.who, commit.message, commit.parents)
         if (mark, below) == (last.tree.mark, last.below):

@@ -296,7 +296,8 @@ def news(before: Followed, after: Followed) -> list[tuple[Literal["catalog", "al
     """What is worth an entry in the journal, with its kind."""
     told: list[tuple[Literal["catalog", "alarm"], str]] = []
     if after.blind is not None and (before.blind is None or before.blind.said != after.blind.said):
-        told.append(("alarm", f"{after.blind.said}; what stands goes on standing"))
+        next_ = f"; {after.blind.next}" if after.blind.next else ""
+        told.append(("alarm", f"{after.blind.said}; what stands goes on standing{next_}"))
     if before.blind is not None and after.blind is None:
         told.append(("catalog", "can be read again"))
     hold = after.hold

@@ -123,6 +123,11 @@ class Directory:
 
     def _wholly(self, now: datetime.datetime, stamps: Stamps) -> _Reading:
         files, problems = snapshot(self._path, prefix=self._prefix)
+        if problems and not self._path.is_dir():
+            raise Unreadable(
+                f"cannot read the catalog: there is no directory {self._path.absolute()}",
+                help="it is waited for: put the catalog there, or name another --catalog",
+            )
         if problems:
             first = problems[0]
             raise Unreadable(

@@ -126,7 +126,9 @@ def test_a_vanished_catalog_is_no_empty_catalog(root: pathlib.Path, tmp_path: pa
     followed.settles()
     root.rename(tmp_path / "away")
     followed.settles()
-    assert "No such file or directory" in followed.watch.report()["blind"]["said"]
+    assert (
+        followed.watch.report()["blind"]["said"] == f"cannot read the catalog: there is no directory {root}"
+    )
     assert (followed.number, followed.models) == (1, ["qwen"])
     restarted = by_files(tmp_path)
     assert restarted.watch.report()["blind"] is not None
@@ -134,6 +136,21 @@ def test_a_vanished_catalog_is_no_empty_catalog(root: pathlib.Path, tmp_path: pa
     restarted.settles()
     assert restarted.watch.report()["blind"] is None
     assert (restarted.number, restarted.why) == (1, "")
+
+
+def test_a_catalog_that_is_not_there_yet_is_waited_for_aloud(tmp_path: pathlib.Path) -> None:
+    """A start before the mount is no silence: status, journal and log say what is waited for; then it is taken."""
+    followed = by_files(tmp_path)
+    followed.settles()
+    blind = followed.watch.report()["blind"]
+    waits = "it is waited for: put the catalog there, or name another --catalog"
+    assert (followed.number, blind["next"]) == (0, waits)
+    (alarm,) = [entry for entry in followed.plane.journal.after(0) if entry.kind == "alarm"]
+    where = f"there is no directory {tmp_path / 'catalog'}"
+    assert alarm.said == f"cannot read the catalog: {where}; what stands goes on standing; {waits}"
+    write(tmp_path / "catalog", files("qwen"))
+    followed.settles()
+    assert (followed.number, followed.watch.report()["blind"]) == (1, None)
 
 
 def test_an_empty_directory_removes_nothing(root: pathlib.Path, tmp_path: pathlib.Path) -> None:
