@@ -62,7 +62,7 @@ def command(
     """Make the fleet serve the catalog below PATH (default: ./catalog).
 
     Shows the plan, asks, hands the catalog over and follows until every wanted replica is ready and
-    everything else has stopped. The bytes that were planned are the bytes that are applied. A guard that
+    everything else has stopped. Exit code 1 if in the end one of them fits on no node. The bytes that were planned are the bytes that are applied. A guard that
     refuses the plan names the option that allows exactly that.
     """
     if expect and saved is not None:

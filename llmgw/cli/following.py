@@ -8,13 +8,13 @@ import base64
 import dataclasses
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from llmgw.cli.client import Client
 from llmgw.cli.exits import Exit
 from llmgw.cli.live import Plain, Region, region
-from llmgw.cli.moving import Estimates, failure_hint, mark, moving, worth_a_line
+from llmgw.cli.moving import Estimates, at_rest, failure_hint, mark, moving, without_place, worth_a_line
 from llmgw.errors import LlmgwError
 from llmgw.kit.clock import SystemClock
 from llmgw.kit.text import safe
@@ -25,6 +25,9 @@ from llmgw.planning.screen import ReplicaRow
 POLL = 0.3
 SAY_EVERY = 5.0
 """Seconds between two lines about what goes on, where no region shows it."""
+
+UNMOVED = 10.0
+"""Seconds for which nothing moves before what has no place is given up: a node may be about to register."""
 
 LAST_LINES = 5
 """Lines of a failed engine that are shown."""
@@ -44,7 +47,10 @@ class Followed:
 
 
 def follow(client: Client, followed: Followed, limit: float) -> int:
-    """Until nothing of the apply is outstanding, or `limit` seconds; returns the exit code."""
+    """Until nothing of the apply is outstanding, or nothing but what fits nowhere, or `limit` seconds.
+
+    Returns the exit code.
+    """
     with region(sys.stderr) as shown:
         return _Follower(client, followed, shown).run(limit)
 
@@ -58,6 +64,8 @@ class _Follower:
         self._plan, self._whole = followed.plan, followed.whole
         self._estimates = Estimates(followed.plan)
         self._failed: set[str] = set()
+        self._still: tuple[float, int] | None = None
+        """Since when only places are waited for, and the newest event then."""
 
     def run(self, limit: float) -> int:
         began = said_at = self._clock.now()
@@ -77,6 +85,8 @@ class _Follower:
                 said_at = self._clock.now()
                 rows: tuple[ReplicaRow, ...] = self._client.read(tuple[ReplicaRow, ...], "/v1/replicas")
                 self._shown.draw(moving(rows, self._estimates))
+                if self._is_stuck(rows, told["waiting"]):
+                    return self._end_without_place(rows, told["waiting"])
             time.sleep(POLL)
 
     def _look(self) -> Mapping[str, Any]:
@@ -86,6 +96,27 @@ class _Follower:
             return {"ended": "", "result": "", "waiting": waiting}
         told: Mapping[str, Any] = self._client.get("/v1/apply", number=self._number)
         return told
+
+    def _is_stuck(self, rows: Collection[ReplicaRow], waiting: Collection[str]) -> bool:
+        """Whether all that is waited for fits nowhere, and has been for long enough."""
+        models = {_model(line) for line in waiting}
+        if not (at_rest(rows, models) and without_place(self._client.get("/v1/status"), models)):
+            self._still = None
+            return False
+        now = self._clock.now()
+        if self._still is None or self._still[1] != self._event:
+            self._still = now, self._event
+        return now - self._still[0] >= UNMOVED
+
+    def _end_without_place(self, rows: Collection[ReplicaRow], waiting: Collection[str]) -> int:
+        why = {row.model: row.detail for row in rows if row.state == "Pending"}
+        self._say("cannot be placed, and nothing goes on that could make room:")
+        for line in waiting:
+            self._say(f"  {line}; {why.get(_model(line), '')}")
+        first = _model(next(iter(waiting)))
+        rest = f"the rest of revision {self._number} is done; what fits later is placed then"
+        self._say(f"{rest}. Why: llmgw why {first}   Undo: llmgw rollback")
+        return Exit.FAILED
 
     def _tell_events(self, age: float) -> None:
         for entry in self._client.get("/v1/events", after=self._event):
@@ -127,3 +158,8 @@ class _Follower:
 
     def _say(self, line: str) -> None:
         self._shown.say(safe(line).rstrip())
+
+
+def _model(line: str) -> str:
+    """What a line about something outstanding is about."""
+    return line.partition(":")[0]

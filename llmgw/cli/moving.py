@@ -1,7 +1,7 @@
 """What moves while an apply goes on, and what of it was planned: lines of text. Pure; used by `following`."""
 
 import collections
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from llmgw.cli.screens import progress_text
@@ -16,6 +16,8 @@ MOST = 10
 MOVES = ".."
 """Before what moves; `mark` is before what has happened."""
 _RESTS = ("Ready",)
+_CLEAR = ("Ready", "Lost")
+"""Standings of nodes that nothing more is expected of: each is there, or was given up."""
 _ENDS = ("ready", "failed", "gone")
 
 
@@ -50,6 +52,26 @@ def moving(rows: Iterable[ReplicaRow], estimates: Estimates) -> list[str]:
     table = [[safe(row.replica), safe(row.state), _where(row), _said(row, estimates)] for row in found[:MOST]]
     lines = [f"  {MOVES:4}  {line}" for line in columns(table)]
     return [*lines, f"        and {len(found) - MOST} more"] if len(found) > MOST else lines
+
+
+def at_rest(rows: Collection[ReplicaRow], models: Collection[str]) -> bool:
+    """Whether something waits for a place and nothing moves that could make one: no start, no stop, no return.
+
+    A start of another model that is tried again makes no room; one of `models` is what is waited for.
+    """
+    waits = [row.model for row in rows if row.state == "Pending" and not row.nodes]
+    rests = (*_RESTS, "Paused", "Lost")
+    others = (row for row in rows if row.nodes or row.state != "Pending")
+    return bool(waits) and all(
+        row.state in rests or (row.state == "Backoff" and row.model not in models) for row in others
+    )
+
+
+def without_place(status: Mapping[str, Any], models: Collection[str]) -> bool:
+    """Whether each of `models` fits on no node, where all nodes that are expected have had their say."""
+    standings = status["nodes"].values()
+    heard = "Ready" in standings and all(each in _CLEAR for each in standings)
+    return heard and not status["fenced"] and set(models) <= set(status["unplaced"])
 
 
 def _where(row: ReplicaRow) -> str:

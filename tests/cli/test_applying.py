@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from llmgw.cli import following
 from llmgw.cli.doing.apply import cost
 from llmgw.cli.doing.history import history_lines
 from llmgw.cli.exits import Exit
@@ -168,6 +169,115 @@ def test_what_stood_already_is_waited_for_all_the_same(capsys: pytest.CaptureFix
     assert follow(client, Followed(1, 0, whole=True), 10.0) == Exit.DONE  # type: ignore[arg-type]
     assert client.looks == 3
     assert capsys.readouterr().err.startswith("done in ")
+
+
+class Standing:
+    """A client of a fleet that stands as it is: what there is to see, look for look, the last of it for good.
+
+    Each look is the nodes, the unplaced, the rows of replicas, and the newest event; it begins with the rows.
+    """
+
+    def __init__(self, *looks: tuple[dict[str, str], list[str], list[ReplicaRow], int]) -> None:
+        self._looks, self.looks = looks, 0
+
+    @property
+    def _now(self) -> tuple[dict[str, str], list[str], list[ReplicaRow], int]:
+        return self._looks[max(0, min(self.looks, len(self._looks)) - 1)]
+
+    def get(self, path: str, **query: int) -> object:
+        nodes, unplaced, _, event = self._now
+        if path == "/v1/events":
+            news = {"number": event, "kind": "node", "about": "n1", "said": "registered with 0 shards"}
+            return [news] if event > query["after"] else []
+        if path == "/v1/status":
+            return {"nodes": nodes, "unplaced": unplaced, "fenced": ""}
+        return {"ended": "", "result": "", "waiting": ["a: 1 of 2 ready", "b: 0 of 1 ready"]}
+
+    def read(self, *_: object) -> tuple[ReplicaRow, ...]:
+        self.looks += 1
+        return tuple(self._now[2])
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looks without a pause between them, and nothing is waited for once nothing moves."""
+    for name in ("POLL", "SAY_EVERY", "UNMOVED"):
+        monkeypatch.setattr(following, name, 0.0)
+
+
+READY = ReplicaRow("a/x", "a", "Ready", 1, 1, ("n0",))
+NOWHERE = [
+    ReplicaRow(name, name, "Pending", 0, 1, detail="fits on none of 1 nodes; n0: no card") for name in "ab"
+]
+FULL = ({"n0": "Ready", "n9": "Lost"}, ["a", "b"], [READY, *NOWHERE], 0)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_what_fits_nowhere_is_not_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
+    """All that can be done is done, and it is not what was asked for: which, why, and a code that is not 0."""
+    assert follow(Standing(FULL), Followed(3, 0), 60.0) == Exit.FAILED  # type: ignore[arg-type]
+    said = capsys.readouterr().err.splitlines()
+    assert said[-4:] == [
+        "cannot be placed, and nothing goes on that could make room:",
+        "  a: 1 of 2 ready; fits on none of 1 nodes; n0: no card",
+        "  b: 0 of 1 ready; fits on none of 1 nodes; n0: no card",
+        "the rest of revision 3 is done; what fits later is placed then."
+        " Why: llmgw why a   Undo: llmgw rollback",
+    ]
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize(
+    "look",
+    [
+        ({}, ["a", "b"], NOWHERE, 0),
+        ({"n0": "Ready", "n1": "Unheard"}, ["a", "b"], NOWHERE, 0),
+        ({"n0": "Ready", "n1": "Unreachable"}, ["a", "b"], NOWHERE, 0),
+        ({"n0": "Ready"}, ["a"], NOWHERE, 0),
+        *(
+            ({"n0": "Ready"}, ["a", "b"], [ReplicaRow("c/x", "c", state, 0, 1, ("n0",)), *NOWHERE], 0)
+            for state in ("Pending", "Fetching", "Starting", "Draining", "Stopping", "Unreachable")
+        ),
+        ({"n0": "Ready"}, ["a", "b"], [ReplicaRow("a", "a", "Backoff", 0, 1), *NOWHERE], 0),
+        ({"n0": "Ready"}, ["a", "b"], [READY], 0),
+    ],
+)
+def test_what_may_find_a_place_is_waited_for(
+    look: tuple[dict[str, str], list[str], list[ReplicaRow], int],
+) -> None:
+    """No node yet, a silent one, a start or a stop that goes on, a start that is tried again: it may make room."""
+    client = Standing(look, look, look, FULL)
+    assert follow(client, Followed(3, 0), 60.0) == Exit.FAILED  # type: ignore[arg-type]
+    assert client.looks == 4
+
+
+def test_news_of_the_fleet_begins_the_wait_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that registers while nothing moves may be the one."""
+    monkeypatch.setattr(following, "POLL", 0.01)
+    monkeypatch.setattr(following, "SAY_EVERY", 0.0)
+    monkeypatch.setattr(following, "UNMOVED", 0.05)
+    news = [(*FULL[:3], event) for event in range(20)]
+    client = Standing(*news, FULL)
+    assert follow(client, Followed(3, 0), 60.0) == Exit.FAILED  # type: ignore[arg-type]
+    assert client.looks > 20
+
+
+def test_an_apply_of_more_than_there_is_room_for_ends(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A real control plane: two of three get their cards, then it is said what stays without one, and 1."""
+    monkeypatch.setattr(following, "SAY_EVERY", 0.1)
+    monkeypatch.setattr(following, "UNMOVED", 0.5)
+    with Loopback(tmp_path, {"n0": 2}) as lab:
+        root = lab.write(catalog("a", a="scaling: {min: 3, max: 3}\n"))
+        ran = lab.cli("apply", str(root), "--yes")
+        assert ran.code == Exit.FAILED, ran
+        assert ran.err.count("rank 0 ready") == 2
+        assert "  a: 2 of 3 ready; fits on none of 1 nodes; n0: " in ran.err
+        attached = lab.cli("apply", "--attach")
+        assert (attached.code, "a: 2 of 3 ready" in attached.err) == (Exit.FAILED, True)
+        assert lab.cli("apply", str(root), "--yes", "--wait", "accepted").code == Exit.DONE
+        assert lab.cli("apply", str(root), "--yes").code == Exit.FAILED
 
 
 # --- saved plans ------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from typing import Any
 import click
 import pytest
 
-from llmgw.cli.doing import serve
+from llmgw.cli.doing import serve, up
 from llmgw.cli.doing.status import followed_lines
 from llmgw.cli.exits import Exit
 from llmgw.cli.main import run
@@ -90,11 +90,11 @@ def test_up_follows_what_is_written(tmp_path: pathlib.Path) -> None:
         }
         options = [word for name, port in addresses.items() for word in (name, f"127.0.0.1:{port}")]
         catalog = str(stage.repository / "catalog")
-        up = stage.processes.llmgw("up", "up", catalog, "--state-dir", str(tmp_path / "up"), *options)
+        process = stage.processes.llmgw("up", "up", catalog, "--state-dir", str(tmp_path / "up"), *options)
 
         def says(words: str) -> bool:
-            up.must_run()
-            return words in up.out.read_text()
+            process.must_run()
+            return words in process.out.read_text()
 
         wait_for(lambda: says("Ctrl-C drains"), "it serves", within=40.0)
         before = stage.engines()
@@ -105,5 +105,40 @@ def test_up_follows_what_is_written(tmp_path: pathlib.Path) -> None:
         wait_for(lambda: says("E301 no profile is called `none`"), "the broken one is held", within=10.0)
         assert stage.json("status")["revision"] == 2
         assert stage.engines() == before != []
-        assert up.stop(within=30.0) == Exit.DONE
+        assert process.stop(within=30.0) == Exit.DONE
         assert stage.engines() == []
+
+
+class Models:
+    """A client that is only asked which models there are."""
+
+    def __init__(self, *models: tuple[str, int, list[str]]) -> None:
+        self._models = [
+            {"model": model, "ready": ready, "aliases": aliases} for model, ready, aliases in models
+        ]
+
+    def get(self, _: str) -> list[dict[str, Any]]:
+        return self._models
+
+
+@pytest.mark.parametrize(
+    ("models", "asked"),
+    [
+        ([("big", 0, ["default"]), ("small", 1, [])], "small"),
+        ([("big", 0, []), ("small", 1, ["default"])], "default"),
+        ([("big", 0, [])], ""),
+        ([], ""),
+    ],
+)
+def test_up_asks_a_model_that_serves(
+    models: list[tuple[str, int, list[str]]],
+    asked: str,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One that fits nowhere is said by the apply; it ends nothing of what serves beside it."""
+    names: list[str] = []
+    monkeypatch.setattr(up, "_ask", lambda _, name: names.append(name) or "it is a chip")
+    address = ("127.0.0.1", 1)
+    up._introduce(Models(*models), up.Where(address, address, address, tmp_path, tmp_path))  # type: ignore[arg-type]
+    assert names == [asked][: bool(asked)]

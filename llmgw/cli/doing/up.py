@@ -90,9 +90,10 @@ def _interrupt(*_: object) -> NoReturn:
 def _introduce(client: Client, where: Where) -> None:
     """One real answer through the gateway, and what to try next."""
     base = f"http://{where.gateway[0]}:{where.gateway[1]}/v1"
-    names = [name for model in client.get("/v1/models") for name in (*model["aliases"], model["model"])]
-    name = "default" if "default" in names else names[0] if names else ""
-    if name:
+    models = sorted(client.get("/v1/models"), key=lambda model: not model["ready"])
+    serve = {name: bool(model["ready"]) for model in models for name in (*model["aliases"], model["model"])}
+    name = "default" if serve.get("default") else next(iter(serve), "")
+    if serve.get(name):
         click.echo(f"\n> {QUESTION}")
         click.echo(safe(_ask(base, name)))
     click.echo(
