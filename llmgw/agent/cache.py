@@ -8,7 +8,7 @@ import os
 import pathlib
 import re
 
-from llmgw.agent import confine, manifest
+from llmgw.agent import confine, manifest, space
 from llmgw.agent.manifest import FILES, MANIFEST, Manifest, name_of
 from llmgw.agent.partial import NOTE, TRASH, Note, discard, parse_note
 from llmgw.catalog.sources import Source, cache_name
@@ -95,6 +95,7 @@ class Cache:
             size=sum(each.status.st_size for each in found),
             modified=max(each.status.st_mtime for each in found),
             whole=whole and not partial,
+            claimed=sum(space.held(each.status) for each in found) if partial else 0,
         )
 
     def _why_not(self, source: Source) -> str:

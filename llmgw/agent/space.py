@@ -41,6 +41,10 @@ def claim(fd: int, size: int) -> None:
 def claimed(path: pathlib.Path) -> int:
     """Bytes that the file holds on the disk already, written or allocated; 0 where it is missing."""
     with contextlib.suppress(OSError):
-        status = path.lstat()
-        return max(status.st_size, status.st_blocks * 512)
+        return held(path.lstat())
     return 0
+
+
+def held(status: os.stat_result) -> int:
+    """Bytes of the disk that a file of this status holds, written or allocated."""
+    return max(status.st_size, status.st_blocks * 512)

@@ -68,7 +68,8 @@ class Room:
         self.siblings[spec.model] = self.siblings.get(spec.model, 0) + 1
         if spec.source_bytes and spec.cache_name not in self.cached:
             self._arriving = self._arriving or {}
-            self._arriving[spec.cache_name] = max(spec.source_bytes, self._arriving.get(spec.cache_name, 0))
+            takes = self.info.takes(spec.cache_name, spec.source_bytes)
+            self._arriving[spec.cache_name] = max(takes, self._arriving.get(spec.cache_name, 0))
 
     @property
     def cores_booked(self) -> float:
@@ -76,8 +77,12 @@ class Room:
 
     @property
     def disk_booked(self) -> int:
-        """Bytes of weights that are on their way here."""
+        """Bytes of free disk that the weights which are on their way here will take."""
         return sum(self._arriving.values()) if self._arriving else 0
+
+    def arrives(self, cache_name: str) -> bool:
+        """Whether a shard here brings these weights: the next one shares them."""
+        return self._arriving is not None and cache_name in self._arriving
 
     def free_gpus(self) -> list[Gpu]:
         """Healthy cards that nobody of ours holds."""

@@ -39,7 +39,8 @@ class CachedWeights:
     """One entry of the node's cache, read back from its disk.
 
     `whole` = the manifest is there and every size matches. `modified` is wall-clock seconds, used
-    only to recognise the entry again.
+    only to recognise the entry again. `claimed` is what a fetch that is not over has of the disk, ahead of
+    the bytes that came; 0 = not said.
     """
 
     cache_name: str
@@ -47,6 +48,12 @@ class CachedWeights:
     size: int
     modified: float = 0.0
     whole: bool = True
+    claimed: int = 0
+
+    @property
+    def on_disk(self) -> int:
+        """Bytes of the disk that are not free because of it."""
+        return max(self.size, self.claimed)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -74,3 +81,16 @@ class NodeInfo:
     def holds(self, cache_name: str) -> bool:
         """Whether the node has these weights whole."""
         return any(entry.whole and entry.cache_name == cache_name for entry in self.weights or ())
+
+    def begun(self, cache_name: str) -> CachedWeights | None:
+        """What is here of these weights while they are not whole; of two such entries the lesser."""
+        return min(
+            (each for each in self.weights or () if each.cache_name == cache_name and not each.whole),
+            key=lambda each: (each.on_disk, each.size),
+            default=None,
+        )
+
+    def takes(self, cache_name: str, size: int) -> int:
+        """Bytes of free disk that weights of `size` will take here: what their fetch has claimed is not free."""
+        begun = self.begun(cache_name)
+        return max(0, size - begun.on_disk) if begun is not None else size

@@ -142,7 +142,11 @@ def disk_fits(site: Site, request: Request) -> str:
     left = info.disk_free - site.room.disk_booked - DISK_RESERVE
     if request.source_bytes <= left:
         return ""
-    return f"{show_bytes(max(0, left))} of disk free, {show_bytes(request.source_bytes)} to fetch"
+    shared = site.room.arrives(request.cache_name)
+    takes = 0 if shared else info.takes(request.cache_name, request.source_bytes)
+    if takes <= left:
+        return ""
+    return f"{show_bytes(max(0, left))} of disk free, {show_bytes(takes)} to fetch"
 
 
 def ports_free(site: Site, _: Request) -> str:

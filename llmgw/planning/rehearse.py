@@ -171,7 +171,7 @@ class _Stage:
         self.turn += bool(settled.actions)
         for action in settled.actions:
             fetch = self._fetch(action, held)
-            free = self._free(action, brought, fetch or 0)
+            free = self._free(action, brought, fetch)
             self.steps.append(Step(action, fetch, free, self.turn, self.now - self.began))
             if isinstance(action, Assign):
                 arriving.setdefault(action.spec.node, []).append(action.spec)
@@ -189,17 +189,19 @@ class _Stage:
         if entry in held or self.fleet.nodes[entry[0]].info.holds(entry[1]):
             return 0
         held.add(entry)
-        return action.spec.source_bytes or None
+        size, begun = action.spec.source_bytes, self.fleet.nodes[entry[0]].info.begun(entry[1])
+        return max(0, size - (begun.size if begun is not None else 0)) if size else None
 
-    def _free(self, action: Action, brought: dict[str, int], fetch: int) -> int | None:
-        """Disk of the node of a new shard before it fetches; `brought` are bytes by node in this turn."""
+    def _free(self, action: Action, brought: dict[str, int], fetch: int | None) -> int | None:
+        """Disk of the node of a new shard that this fetch can take, what it has claimed too; `brought` are bytes by node
+        in this turn.
+        """
         if not isinstance(action, Assign):
             return None
-        node = action.spec.node
-        free = self.fleet.nodes[node].info.disk_free
-        left = None if free is None else free - brought.get(node, 0)
-        brought[node] = brought.get(node, 0) + fetch
-        return left
+        spec, info = action.spec, self.fleet.nodes[action.spec.node].info
+        takes = info.takes(spec.cache_name, spec.source_bytes) if fetch else 0
+        before, brought[spec.node] = brought.get(spec.node, 0), brought.get(spec.node, 0) + takes
+        return None if info.disk_free is None else info.disk_free - before + (fetch or 0) - takes
 
     def _succeed(self, action: Action) -> Iterable[tuple[str, ShardStatus]]:
         """(node, what it reports) once it has obeyed."""
@@ -227,8 +229,9 @@ class _Stage:
         for spec in specs:
             if spec.source.fetched and spec.cache_name not in names:
                 names.add(spec.cache_name)
+                left = None if left is None else left - info.takes(spec.cache_name, spec.source_bytes)
+                entries = [each for each in entries if each.cache_name != spec.cache_name]
                 entries.append(CachedWeights(spec.cache_name, spec.source.canonical, spec.source_bytes))
-                left = None if left is None else left - spec.source_bytes
         return dataclasses.replace(info, weights=tuple(entries), disk_free=left)
 
     def _pass_time(self, until: float) -> None:

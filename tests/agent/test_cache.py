@@ -5,7 +5,7 @@ import pathlib
 
 import pytest
 
-from llmgw.agent import confine, manifest
+from llmgw.agent import confine, manifest, space
 from llmgw.agent.cache import Cache
 from llmgw.agent.manifest import FileRecord, Manifest, checked_name, name_of
 from llmgw.catalog.sources import cache_name, parse
@@ -29,6 +29,18 @@ def test_entries_are_listed_as_they_are_on_the_disk(tmp_path: pathlib.Path) -> N
         files = [path for path in directory.rglob("*") if path.is_file()]
         assert entry.size == sum(path.stat().st_size for path in files)
         assert entry.modified == max(path.stat().st_mtime for path in files)
+
+
+def test_what_a_fetch_claimed_is_told(tmp_path: pathlib.Path) -> None:
+    """Blocks that were allocated ahead are not free, long before their bytes come; the file is as long as those."""
+    partial = make_partial(tmp_path, SOURCE, {"a.gguf": b"x" * 50})
+    with (partial / "files" / "a.gguf").open("r+b") as file:
+        space.claim(file.fileno(), 1 << 20)
+
+    (entry,) = Cache(tmp_path).list_entries()
+
+    assert entry.size < 4096
+    assert entry.claimed >= 1 << 20
 
 
 def test_what_llmgw_did_not_make_is_no_entry(tmp_path: pathlib.Path) -> None:

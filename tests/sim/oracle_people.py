@@ -84,7 +84,7 @@ class PeopleOracle:
             return
         coming = {s.cache_name: s.source_bytes for s in others if not info.holds(s.cache_name)}
         coming[spec.cache_name] = spec.source_bytes
-        need = sum(coming.values())
+        need = sum(info.takes(name, size) for name, size in coming.items())
         self._require(
             not spec.source_bytes or need <= info.disk_free,
             "S2",

@@ -80,7 +80,9 @@ class Seen:
 
 @dataclasses.dataclass(slots=True)
 class Directory:
-    """An entry or a partial. `writer` is the flight that has its lock; `odd` are files that are not ours."""
+    """An entry or a partial. `writer` is the flight that has its lock; `odd` are files that are not ours, and `claims`
+    the bytes that files were given of the disk before they came.
+    """
 
     note: Note | None = None
     manifest: Manifest | None = None
@@ -88,10 +90,11 @@ class Directory:
     changed: float = 0.0
     writer: "Flight | None" = None
     odd: dict[str, Seen] = dataclasses.field(default_factory=dict)
+    claims: dict[str, int] = dataclasses.field(default_factory=dict)
 
     def size(self) -> int:
         """Bytes on the disk."""
-        return sum(map(len, self.files.values()))
+        return sum(max(len(data), self.claims.get(name, 0)) for name, data in self.files.items())
 
     def found(self) -> list[Seen]:
         """What a walk finds."""
@@ -227,7 +230,14 @@ class Cache:
         """As `agent.cache` lists it."""
         both = ((self.entries, True), (self.partials, False))
         return tuple(
-            CachedWeights(name, described.source, size, modified, whole and not each.lacking())
+            CachedWeights(
+                name,
+                described.source,
+                size,
+                modified,
+                whole and not each.lacking(),
+                0 if whole else each.size() * UNIT,
+            )
             for where, whole in both
             for name, each in sorted(where.items())
             if (described := each.describe()) is not None
@@ -251,6 +261,7 @@ class Cache:
         """The partial becomes the entry."""
         name = cache_name(source)
         directory.files = {each: directory.files[each] for each in files}
+        directory.claims = {}
         directory.manifest = Manifest(source=source.canonical, files=tuple(files.values()), fetched_at="")
         directory.note, directory.writer = None, None
         directory.changed = self._clock.now
@@ -399,6 +410,7 @@ class Flight:
             case answer.Anew(total, etag):
                 _of(directory).files[remote.name] = FileNote(etag=etag, total=total, boot=self._hands.boot)
                 directory.files[remote.name] = bytearray()
+                directory.claims.pop(remote.name, None)
                 self._receive(remote, body, 0, total)
             case answer.Complete():
                 self._prove(remote, resumed=have.size > 0)
@@ -410,9 +422,13 @@ class Flight:
                 self._trouble(f"the hub said {status}", passing=False)
 
     def _receive(self, remote: Remote, body: bytes, start: int, total: int | None) -> None:
-        if total is not None and total - start > self._hands.cache.free():
-            self._trouble("the rest does not fit", passing=False)
-            return
+        directory = self._locked()
+        if total is not None:
+            held = max(start, directory.claims.get(remote.name, 0))
+            if total - held > self._hands.cache.free():
+                self._trouble("the rest does not fit", passing=False)
+                return
+            directory.claims[remote.name] = total
         half = len(body) // 2
         fails = self._hands.cache.moody("cut-fetch")
         pause = self._hands.chance.uniform(0.1, 15.0) * self._slow
@@ -423,7 +439,8 @@ class Flight:
 
     def _piece(self, remote: Remote, piece: bytes, at: int) -> None:
         directory = self._locked()
-        if len(piece) > self._hands.cache.free():
+        claimed = max(0, directory.claims.get(remote.name, 0) - at)
+        if len(piece) - claimed > self._hands.cache.free():
             self._hands.cache.discard(self.name)
             self._land("cannot fetch: the disk is full")
             return
@@ -462,6 +479,7 @@ class Flight:
     def _void(self, remote: Remote) -> None:
         directory = self._locked()
         directory.files.pop(remote.name, None)
+        directory.claims.pop(remote.name, None)
         _of(directory).files[remote.name] = FileNote()
 
     def _trouble(self, said: str, *, passing: bool) -> None:
