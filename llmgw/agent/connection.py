@@ -197,7 +197,11 @@ class Link:
                     log.info("registered at %s, epoch %d", channel.peer, epoch)
                     self._outbox.news.set()
                 case say.Obey(command=command):
-                    self._obey(command)
+                    if isinstance(command, wire.Clock):
+                        wall = self._clock.wall().timestamp()
+                        self._outbox.answer(wire.Result(seq=command.seq, data={"wall": wall}))
+                    else:
+                        self._obey(command)
                 case say.Beat():
                     self._outbox.heartbeat(self._heartbeat())
                 case say.Send(message=wire.Result() as result):

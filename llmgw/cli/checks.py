@@ -18,6 +18,9 @@ LEAST_ROOM = 1 << 30
 MOST_SKEW = 5.0
 """Seconds between this machine's clock and the control plane's that mislead whoever reads times."""
 
+MOST_APART = 2.0
+"""Seconds between the control plane's clock and a peer's that are still one time to whoever reads both logs."""
+
 MOST_SHOWN = 10
 Facts = Mapping[str, Any]
 
@@ -77,6 +80,35 @@ def _releases(facts: Facts) -> Iterator[Finding]:
             yield Finding(
                 "warning", "releases", said, "upgrade them one after the other: engines go on meanwhile"
             )
+
+
+def _clocks(facts: Facts) -> Iterator[Finding]:
+    """Beyond what the way of the answer can hide; of who did not say, nothing is said."""
+    asked = facts["clocks"]
+    if not asked:
+        nobody = "nobody is connected whose clock could be asked"
+        said = nobody if asked is not None else "the control plane is of a release that asks for nobody's"
+        yield Finding("ok", "clocks", said)
+        return
+    told = [each for each in asked if each["ahead"] is not None]
+    apart = [each for each in told if abs(each["ahead"]) - each["within"] >= MOST_APART]
+    if not apart:
+        said = f"{len(told)} of {count(len(asked), 'peer')} told theirs, the control plane's agrees"
+        yield Finding("ok", "clocks", said if told else "no agent or gateway told what its own shows")
+        return
+    names = _names(f"{each['name']} {_apart(each['ahead'])}" for each in apart)
+    verb = "differs" if len(apart) == 1 else "differ"
+    said = f"{len(apart)} of {count(len(told), 'clock')} {verb} from the control plane's: {names}"
+    alone = len(apart) == len(told) > 1
+    where = "the control plane's machine, or all others" if alone else "them"
+    help_ = (
+        f"synchronise {where}, with chrony say: times in logs mislead, tokens and certificates may be refused"
+    )
+    yield Finding("warning", "clocks", said, help_)
+
+
+def _apart(ahead: float) -> str:
+    return f"{show_seconds(abs(ahead))} {'ahead' if ahead > 0 else 'behind'}"
 
 
 def _catalog(facts: Facts) -> Iterator[Finding]:
@@ -175,6 +207,7 @@ def _alarms(facts: Facts) -> Iterator[Finding]:
 
 RULES: tuple[tuple[str, Callable[[Facts], Iterator[Finding]]], ...] = (
     ("releases", _releases),
+    ("clocks", _clocks),
     ("catalog", _catalog),
     ("nodes", _nodes),
     ("cards", _cards),

@@ -1,6 +1,7 @@
-"""A command that is answered: sends it to a node and waits for the Result of its sequence number.
+"""A command that is answered: sends it to a peer and waits for the Result of its sequence number.
 
-Built by `serve`, which passes every Result on; `collecting` and `logs` ask.
+Built by `serve`, one for nodes and one for gateways, which passes every Result on; `collecting`, `logs`,
+`checking` and `clocks` ask.
 """
 
 import asyncio

@@ -119,7 +119,14 @@ class Peers:
 
     def send(self, node: str, make: Callable[[int, int], wire.Command]) -> bool:
         """Give the node the command `make(epoch, seq)`. False: it is not here, or we may not command."""
-        line = self._lines.get(("agent", node))
+        return self._send("agent", node, make)
+
+    def ask_gateway(self, gateway: str, make: Callable[[int, int], wire.Command]) -> bool:
+        """Give the gateway the question `make(epoch, seq)`. False: it is not here, or we may not ask."""
+        return self._send("gateway", gateway, make)
+
+    def _send(self, kind: str, id_: str, make: Callable[[int, int], wire.Command]) -> bool:
+        line = self._lines.get((kind, id_))
         if line is None or self.outranked:
             return False
         self._seq += 1

@@ -20,6 +20,7 @@ from llmgw.control.api import Api, nothing_followed
 from llmgw.control.applying import Applying
 from llmgw.control.asking import Asking
 from llmgw.control.checking import Checking
+from llmgw.control.clocks import Clocks
 from llmgw.control.collecting import Collecting
 from llmgw.control.commits import Commits
 from llmgw.control.doors import names
@@ -203,6 +204,7 @@ class _Plane:
             joining=Joining(tokens, required=settings.tokens),
         )
         self._asking = Asking(self._peers.send)
+        self._asking_gateways = Asking(self._peers.ask_gateway)
         self._collecting = Collecting(self._asking)
         self._logs = Logs(self._loop, self._asking)
         self._hands = Hands(store, self._loop, self._journal, self._keeping, clock, forget=self._forget_node)
@@ -241,6 +243,7 @@ class _Plane:
                 **self._logs.routes,
                 **self._about.routes,
                 **Checking(self._loop, self._asking).routes,
+                **Clocks(self._peers, self._asking, self._asking_gateways, clock).routes,
             },
         )
         self._listener = Listener(self._peers.serve, api.answer, door=api.refusal)
@@ -355,6 +358,8 @@ class _Plane:
         if isinstance(message, messages.Register):
             self._hands.returned(peer.id)
             self._logs.known(spec for spec, _ in message.shards)
+        for seq, wall in message.clocks if isinstance(message, messages.Load) else ():
+            self._asking_gateways.answered(peer.id, messages.Result(seq=seq, data={"wall": wall}))
         if isinstance(message, messages.Subscribe):
             self._about.met(peer.id, message)
         if isinstance(message, messages.Register | messages.Subscribe | messages.Leave):
@@ -362,6 +367,8 @@ class _Plane:
 
     def _closed(self, peer: Peer, said: str) -> None:
         log.info("%s %s at %s is gone: %s", peer.kind, peer.name, peer.address, said)
+        if peer.kind == "gateway":
+            self._asking_gateways.left(peer.id)
         if peer.kind == "agent":
             self._asking.left(peer.id)
             self._loop.hear(events.Disconnected(peer.id))

@@ -126,7 +126,7 @@ class Link:
                 log.info("subscribed to the control plane, serving by table %d", self._version)
             reports = self._tasks.start("gateway reports", self._report(channel))
             while True:
-                await self._heard(await channel.receive())
+                await self._heard(channel, await channel.receive())
         except (ChannelClosed, pydantic.ValidationError) as error:
             if self.connected and not self._left:
                 log.warning("the control plane went away, serving by table %d: %s", self._version, error)
@@ -146,7 +146,7 @@ class Link:
             version=self._version,
         )
 
-    async def _heard(self, data: bytes) -> None:
+    async def _heard(self, channel: Channel, data: bytes) -> None:
         match messages.decode_down(data):
             case messages.Refused(said=said):
                 self.connected = False
@@ -156,6 +156,9 @@ class Link:
             case messages.RoutesUpdate(routes=routes):
                 self._refused = ""
                 await self._told(routes)
+            case messages.Clock(seq=seq):
+                told = (seq, self._clock.wall().timestamp())
+                await channel.send(messages.encode(self._load().model_copy(update={"clocks": (told,)})))
 
     async def _told(self, routes: Routes) -> None:
         if self._endpoints.adopt(routes):

@@ -1,7 +1,8 @@
 """What is said between the control plane and its peers: agents and gateways.
 
 Versioned by `PROTOCOL`; a tagged union on `kind`. Unknown keys are ignored, absent ones take their
-default, an unknown command is answered `unsupported`. Ages travel, never clock readings.
+default, an unknown command is answered `unsupported`. Ages travel, never clock readings, but for the answer
+to `Clock`: people read that, and nothing is decided by it.
 """
 
 from typing import Annotated, Any, Literal
@@ -186,6 +187,15 @@ class LogPiece(Message):
     missing: bool = False
 
 
+class Clock(Command):
+    """Say what your wall clock shows, in seconds since 1970: an agent by a Result with `wall`, a gateway by a Load.
+
+    A second one is answered again. An older agent answers `unsupported`, an older gateway nothing.
+    """
+
+    kind: Literal["clock"] = "clock"
+
+
 class Unknown(Message):
     """A command of a newer control plane: answered `unsupported`, never dropped."""
 
@@ -214,7 +224,8 @@ class Subscribe(Message):
 class Load(Message):
     """What a gateway has in flight, by replica, at table `acked`; also its acknowledgement of it.
 
-    `green` = seconds since a replica last completed a request; `queued` is by model.
+    `green` = seconds since a replica last completed a request; `queued` is by model. `clocks` answer
+    each `Clock`, by its sequence number.
     """
 
     kind: Literal["load"] = "load"
@@ -222,6 +233,7 @@ class Load(Message):
     in_flight: tuple[tuple[str, int], ...] = ()
     green: tuple[tuple[str, float], ...] = ()
     queued: tuple[tuple[str, int], ...] = ()
+    clocks: tuple[tuple[int, float], ...] = ()
 
 
 class Leave(Message):
@@ -238,7 +250,7 @@ class RoutesUpdate(Message):
 
 
 Up = Register | Report | ProgressReport | Heartbeat | Result | Subscribe | Load | Leave
-Down = Registered | Refused | Assign | Start | Stop | Collect | Check | Logs | RoutesUpdate
+Down = Registered | Refused | Assign | Start | Stop | Collect | Check | Logs | Clock | RoutesUpdate
 
 _UP: pydantic.TypeAdapter[Up] = pydantic.TypeAdapter(Annotated[Up, pydantic.Field(discriminator="kind")])
 _DOWN: pydantic.TypeAdapter[Down] = pydantic.TypeAdapter(

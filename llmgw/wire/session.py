@@ -52,7 +52,7 @@ class Adopt:
 class Obey:
     """A command that is new."""
 
-    command: Command
+    command: Command | wire.Clock
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -165,7 +165,7 @@ class AgentSession:
         )
         return session, (Adopt(message.epoch, message.revision),)
 
-    def _commanded(self, command: Command | wire.Unknown) -> "AgentStep":
+    def _commanded(self, command: Command | wire.Clock | wire.Unknown) -> "AgentStep":
         if self.phase != "registered" or command.epoch != self.epoch or command.seq <= self.obeyed:
             return self, ()
         session = dataclasses.replace(self, obeyed=command.seq)

@@ -15,6 +15,7 @@ FACTS: dict[str, Any] = {
     "cluster": "prod", "build": "1.2", "protocol": 1, "wall": NOW.isoformat(), "state_dir": "state",
     "agents": [{"name": "gpu-a1", "build": "1.2"}], "gateways": [{"name": "gw", "build": "1.2", "seen": 1.0}],
     "disk": {"free": 1 << 40, "total": 1 << 41}, "revision": 3, "loads": True, "followed": None, "fenced": "",
+    "clocks": [{"kind": "agent", "name": "gpu-a1", "ahead": 0.3, "within": 0.01}],
     "alarms": [], "silent_after": 15.0, "nodes": [NODE], "cards": [], "engines": [], "unplaced": [], "failing": [],
 }  # fmt: skip
 HOLD = {"why": "invalid", "age": 240.0, "said": "1 error in 1 file", "next": "llmgw validate"}
@@ -28,7 +29,7 @@ def found(facts: dict[str, Any], *, ours: str = "1.2", wall: datetime.datetime =
 def test_a_fleet_that_is_well_has_nothing_against_it() -> None:
     """Every rule was asked, and each says what it looked at."""
     assert {each.grade for each in found(FACTS)} == {"ok"}
-    assert doctor_lines(found(FACTS))[-1] == "0 wrong, 0 worth knowing, 12 as it should be"
+    assert doctor_lines(found(FACTS))[-1] == "0 wrong, 0 worth knowing, 13 as it should be"
 
 
 @pytest.mark.parametrize(
@@ -72,6 +73,41 @@ def test_releases_and_clocks_are_compared_with_ours() -> None:
         ("warning", "release 1.1, the control plane is 1.2"),
         ("warning", "the control plane's is 5m behind this machine's: times of events mislead"),
     ]
+
+
+def clock(name: str, ahead: float | None, within: float = 0.01) -> dict[str, Any]:
+    return {"kind": "agent", "name": name, "ahead": ahead, "within": within}
+
+
+@pytest.mark.parametrize(
+    ("clocks", "grade", "said"),
+    [
+        ([clock("a", 1.9), clock("b", -1.9)], "ok", "2 of 2 peers told theirs, the control plane's agrees"),
+        ([clock("a", 3.4, 1.5)], "ok", "1 of 1 peer told theirs, the control plane's agrees"),
+        ([clock("a", 0.0), clock("b", None)], "ok", "1 of 2 peers told theirs, the control plane's agrees"),
+        ([clock("a", None)], "ok", "no agent or gateway told what its own shows"),
+        ([], "ok", "nobody is connected whose clock could be asked"),
+        (None, "ok", "the control plane is of a release that asks for nobody's"),
+        ([clock("a", 3.0), clock("b", 0.1)], "warning", "1 of 2 clocks differs from the control plane's: a 3s ahead"),
+        ([clock("a", 185.0), clock("b", -40.0), clock("c", None), clock("d", 0.0)], "warning",
+         "2 of 3 clocks differ from the control plane's: a 3m5s ahead, b 40s behind"),
+    ],
+)  # fmt: skip
+def test_clocks_of_peers_are_compared(clocks: list[dict[str, Any]] | None, grade: str, said: str) -> None:
+    """Two seconds and more, less what the way took; who did not say, and a release that asks nobody, are not wrong."""
+    (row,) = (each for each in found({**FACTS, "clocks": clocks}) if each.what == "clocks")
+    assert (row.grade, row.said) == (grade, said)
+
+
+def test_where_every_clock_differs_the_control_planes_is_named_first() -> None:
+    """One machine is more likely wrong than all of the others."""
+    for clocks, where in (
+        ([clock("a", 60.0), clock("b", 61.0)], "synchronise the control plane's machine, or all others"),
+        ([clock("a", 60.0), clock("b", 0.0)], "synchronise them"),
+        ([clock("a", 60.0)], "synchronise them"),
+    ):
+        (row,) = (each for each in found({**FACTS, "clocks": clocks}) if each.what == "clocks")
+        assert row.help.startswith(where), row
 
 
 def test_no_disk_that_could_be_asked_is_no_full_disk() -> None:

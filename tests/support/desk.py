@@ -12,18 +12,22 @@ import http.server
 import pathlib
 import threading
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from llmgw.catalog.load import load_files
 from llmgw.control import snapshot
 from llmgw.control.about import About
 from llmgw.control.api import nothing_followed
+from llmgw.control.asking import Asking
+from llmgw.control.clocks import Clocks
 from llmgw.control.fleet_route import FleetApi
 from llmgw.control.measuring import Measuring
+from llmgw.control.peers import Peer
 from llmgw.control.store import Revision
 from llmgw.planning.asking import Given
 from llmgw.planning.costs import Seen
 from llmgw.transport.http import Request
+from llmgw.wire import messages
 from tests.control.plane import Plane
 from tests.support import recorded
 
@@ -110,8 +114,25 @@ def desk(root: pathlib.Path, found: snapshot.Snapshot | None = None, who: str = 
         about={"cluster": given.cluster, "build": "0.1.0"},
         followed=nothing_followed,
     )
-    plane.api._routes.update({**FleetApi(plane.adoption, plane.clock).routes, **about.routes})
+    routes = {**FleetApi(plane.adoption, plane.clock).routes, **about.routes, **_clocks(plane).routes}
+    plane.api._routes.update(routes)
     return Desk(plane)
+
+
+def _clocks(plane: Plane) -> Clocks:
+    """The clocks of the nodes that are connected, of which the first is three minutes ahead."""
+    nodes = [node for node in plane.loop.fleet.nodes.values() if node.connected]
+    peers = [Peer("agent", node.info.id, node.info.name, "", "", 1) for node in nodes]
+
+    def send(node: str, make: Callable[[int, int], messages.Command]) -> bool:
+        ahead = 185.0 if node == peers[0].id else 0.0
+        wall = plane.clock.wall().timestamp() + ahead
+        answer = messages.Result(seq=make(1, 1).seq, data={"wall": wall})
+        asyncio.get_running_loop().call_soon(asking.answered, node, answer)
+        return True
+
+    asking = Asking(send)
+    return Clocks(peers, asking, asking, plane.clock)  # type: ignore[arg-type]
 
 
 class _Measured(Measuring):

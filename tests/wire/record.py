@@ -104,6 +104,7 @@ def _other() -> dict[str, wire.Message]:
         "down/collect": wire.Collect(epoch=1, seq=4, revision=17, entries=(entry,)),
         "down/check": wire.Check(epoch=1, seq=5),
         "down/logs": wire.Logs(epoch=1, seq=6, model="qwen3", replica="qwen3/x7qf", tail=100, wait=4.0),
+        "down/clock": wire.Clock(epoch=1, seq=7),
         "down/routes": wire.RoutesUpdate(routes=routes),
     }
 

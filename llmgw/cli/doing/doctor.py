@@ -2,6 +2,7 @@
 
 import dataclasses
 import datetime
+from typing import Any
 
 import click
 
@@ -11,7 +12,7 @@ from llmgw.cli.documents import document
 from llmgw.cli.doing.version import OURS
 from llmgw.cli.exits import Exit, of_error
 from llmgw.cli.output import say
-from llmgw.errors import LlmgwError
+from llmgw.errors import Failed, LlmgwError
 from llmgw.kit.clock import SystemClock
 from llmgw.kit.text import columns, safe
 
@@ -29,6 +30,7 @@ def run(output: str, server: str | None) -> int:
     else:
         took = clock.now() - began
         middle = clock.wall() - datetime.timedelta(seconds=took / 2)
+        facts = {**facts, "clocks": _clocks(client)}
         found = findings(facts, ours=OURS, wall=middle, took=took, server=client.server)
         code = Exit.FAILED if any(each.grade == "wrong" for each in found) else Exit.DONE
     if output == "text":
@@ -37,6 +39,15 @@ def run(output: str, server: str | None) -> int:
         items = [dataclasses.asdict(each) for each in found]
         click.echo(document("doctor", {"ok": code == Exit.DONE, "items": items}, output))
     return code
+
+
+def _clocks(client: Client) -> list[dict[str, Any]] | None:
+    """What the clocks of agents and gateways show; None where the control plane is of a release that asks none."""
+    try:
+        rows: list[dict[str, Any]] = client.get("/v1/clocks")
+    except Failed:
+        return None
+    return rows
 
 
 def doctor_lines(found: list[Finding]) -> list[str]:
