@@ -9,7 +9,6 @@ tags, merge keys, several documents, depth, and aliases that multiply.
 """
 
 import functools
-import re
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
@@ -28,12 +27,11 @@ from yaml.reader import ReaderError
 from llmgw.catalog.diagnostics import MAX_PROBLEMS, Diagnostic, Related
 from llmgw.catalog.marks import MAX_DEPTH, MAX_NODES, Mark, Path, Span, marks, span
 from llmgw.catalog.scalars import NUMERIC, WORDS, Unclear, plain
+from llmgw.catalog.syntax import FILL_IN, LEFT_IN, TEMPLATE, broken
 from llmgw.catalog.tree import LINES, Tree
 
 MAX_BYTES = 1 << 20
 _SHORT = 64  # characters of a key that is remembered: one in a hostile file may be as long as the file
-_CONFLICT = re.compile(rb"^<{7} ", re.MULTILINE)
-_NO_COLON = "could not find expected ':'"
 
 
 class _Refused(Exception):
@@ -65,6 +63,7 @@ class _Builder:
         self._problems: list[Diagnostic] = []
         self._anchors: dict[str, tuple[object, int]] = {}
         self._open: set[str] = set()
+        self._merging: list[dict[str, object]] = []
         self._path: list[str | int] = []
         self._nodes = 0
 
@@ -85,7 +84,7 @@ class _Builder:
             self._refuse("E108", f"byte {error.start} is not UTF-8", self._byte(error.start))
 
     def _byte(self, position: int) -> Span:
-        lines = LINES.split(self._source.data[:position].decode(errors="replace"))
+        lines = LINES.split(self._source.data[:position].decode("utf-8-sig", errors="replace"))
         return (len(lines) - 1, len(lines[-1]), len(lines) - 1, len(lines[-1]) + 1)
 
     def document(self) -> object:
@@ -93,6 +92,8 @@ class _Builder:
         self._next = CParser(self._source.data).get_event
         self._next()
         value = None if type(self._next()) is StreamEndEvent else self._only_document()
+        for mapping in self._merging:
+            self._merge(mapping)
         if value is None:
             self._note("W501", "the file is empty", (0, 0, 0, 1), help="remove it, or write a document")
         return value
@@ -149,7 +150,8 @@ class _Builder:
         if event.anchor in self._open:
             self._refuse("E104", f"alias *{event.anchor} stands inside its own anchor", span(event))
         if event.anchor not in self._anchors:
-            self._refuse("E104", f"alias *{event.anchor} has no anchor before it", span(event))
+            said = f"alias *{event.anchor} has no anchor before it"
+            self._refuse("E104", said, span(event), help=f'quote it if it is text: "*{event.anchor[:40]}"')
         value, nodes = self._anchors[event.anchor]
         self._nodes += nodes
         if self._nodes > MAX_NODES:
@@ -170,7 +172,11 @@ class _Builder:
         found: dict[str, object] = {}
         following = self._next
         while type(event := following()) is not MappingEndEvent:
-            key = event.value if type(event) is ScalarEvent and _is_text(event.value) else self._key(event)
+            key = (
+                event.value
+                if type(event) is ScalarEvent and _is_text(event.value)
+                else self._key(event, found)
+            )
             value = self._value(following(), key)
             if key in found:
                 self._note_twice(key, event)
@@ -188,22 +194,39 @@ class _Builder:
         said = f"key `{key}` is written twice"
         self._note("E102", said, span(event), help="keep one of them", related=(earlier,))
 
-    def _key(self, event: Any) -> str:
-        """The text of a key; what is no text is noted and skipped under a name that nothing has."""
+    def _key(self, event: Any, found: dict[str, object]) -> str:
+        """The text of a key of `found`; what is no text is noted and skipped under a name that nothing has."""
         if type(event) is not ScalarEvent:
-            self._note("E110", "a key must be text", span(event))
             self._value(event, "?")
+            self._note_no_text(event)
             return "?"
         text: str = event.value
         if event.implicit[0] and not _is_text(text):
-            self._note_key(text, event)
+            self._note_key(text, event, found)
         return text
 
-    def _note_key(self, text: str, event: Any) -> None:
+    def _note_no_text(self, event: Any) -> None:
+        spot = self._source.stretch(span(event))
+        line, column, *_ = span(event)
+        if column and TEMPLATE.match(spot.line, column - 1):
+            self._note("E110", LEFT_IN, (line, column - 1, line, column + 1), help=FILL_IN)
+        elif not any(problem.place == spot.place for problem in self._problems):
+            self._note("E110", "a key must be text", span(event))
+
+    def _note_key(self, text: str, event: Any, found: dict[str, object]) -> None:
         if text == "<<":
             self._note("E104", "merge keys are not YAML 1.2", span(event), help="write the keys out")
+            self._merging.append(found)
         elif not isinstance(self._scalar(event), str):
             self._note("E110", f"key {text} is not text", span(event), help=f'quote it: "{text}"')
+
+    def _merge(self, mapping: dict[str, object]) -> None:
+        """Do what a merge key asks for, so that nothing is called missing or wrong because of it."""
+        value = mapping.pop("<<", None)
+        for merged in value if isinstance(value, list) else [value]:
+            if isinstance(merged, dict):
+                self._merge(merged)
+                mapping.update((key, inner) for key, inner in merged.items() if key not in mapping)
 
     def _scalar(self, event: Any) -> str | int | float | bool | None:
         text: str = event.value
@@ -216,32 +239,13 @@ class _Builder:
             return text
 
     def note_syntax(self, error: MarkedYAMLError) -> None:
-        if (conflict := _CONFLICT.search(self._source.data)) is not None:
-            line = self._source.data.count(b"\n", 0, conflict.start())
-            said = "two versions of this file were not merged to the end"
-            self._add("E101", said, (line, 0, line, 7), help="keep one of them, and remove the marks of git")
-            return
-        mark, context = error.problem_mark, error.context_mark
-        if context and error.problem == _NO_COLON:
-            # The parser says it where it gave up looking: on a later line.
-            said, end = "this is neither a key nor the end of a text", context.column + 1
-            at = (context.line, context.column, context.line, end)
-            self._add("E101", f"this is not YAML: {said}", at, help="write KEY: VALUE, or indent the text")
-            return
-        at = (mark.line, mark.column, mark.line, mark.column + 1) if mark else (0, 0, 0, 1)
-        related: tuple[Related, ...] = ()
-        if context and mark and context.line != mark.line:
-            began = (context.line, context.column, context.line, context.column + 1)
-            related = (Related(self._source.stretch(began), str(error.context)),)
-        spot = self._source.stretch(at)
-        tab = "\t" in spot.line[: spot.place.column]
-        self._add(
-            "E101",
-            f"this is not YAML: {error.problem}",
-            at,
-            help="indent with spaces" * tab,
-            related=related,
-        )
+        source = self._source
+        found = broken(source.data, source.lines, error)
+        spot = source.stretch(found.at)
+        if any(problem.place == spot.place for problem in self._problems):
+            return  # a template, told as the key that it looked like
+        related = tuple(Related(source.stretch(at), said) for at, said in filter(None, [found.related]))
+        self._problems.append(Diagnostic(found.code, found.said, spot, found.help, related))
 
     def note_reader(self, error: ReaderError) -> None:
         said = f"character U+{int(error.character):04X} may not stand in YAML"

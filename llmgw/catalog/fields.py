@@ -6,7 +6,7 @@ Used by `documents` for its fields. A validator gives the text back as it was wr
 import re
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator
+from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, TypeAdapter
 
 from llmgw.kit import units
 
@@ -72,7 +72,7 @@ def _flag(text: str) -> str:
 def _argument(value: object) -> "ArgumentValue":
     """The value of a flag: a word, a number, true or false, or a list of words and numbers."""
     if isinstance(value, list) and value:
-        return tuple(_word(item) for item in value)
+        return _WORDS.validate_python(value)  # its errors name the item
     return value if isinstance(value, bool) else _word(value)
 
 
@@ -85,6 +85,11 @@ def _word(value: object) -> str | int | float:
         "cannot pass this to an engine: text, a number, true, false or a list of texts and numbers is "
         "needed (true for a flag without a value, quoted text for JSON)"
     )
+
+
+_WORDS: TypeAdapter[tuple[str | int | float, ...]] = TypeAdapter(
+    Annotated[tuple[Annotated[str | int | float, PlainValidator(_word)], ...], Field(strict=False)]
+)
 
 
 def _passable(text: str) -> str:

@@ -55,7 +55,11 @@ def read(tree: Tree) -> tuple[Written, list[Diagnostic]]:
     if not isinstance(data, dict):
         said = "a document is a mapping that begins with `kind:`"
         return Written(tree), [Written(tree).problem("E201", said, help="write kind: model or kind: profile")]
-    return _read_mapping(tree, data)
+    written, problems = _read_mapping(tree, data)
+    if problems and tree.problems:
+        reported = {problem.place for problem in tree.problems}
+        problems = [problem for problem in problems if problem.place not in reported]
+    return written, problems
 
 
 def _read_mapping(tree: Tree, data: dict[str, object]) -> tuple[Written, list[Diagnostic]]:
@@ -136,14 +140,14 @@ def _unknown(
 def _problems(
     written: Written, document: type[BaseModel], errors: list[ErrorDetails]
 ) -> Iterator[Diagnostic]:
-    reported = {problem.place for problem in written.tree.problems}
     meant = {_meant(document, error) for error in errors if error["type"] == "extra_forbidden"}
+    inside = {error["loc"][:-1] for error in errors}
     for error in errors:
         if error["type"] == "missing" and error["loc"] in meant:
             continue  # it is there, under a name with a slip in it
-        found = _problem(written, document, error)
-        if found.place not in reported:
-            yield found
+        if error["type"] == "too_short" and error["loc"] in inside:
+            continue  # what is in it is wrong, and was not counted
+        yield _problem(written, document, error)
 
 
 def _meant(document: type[BaseModel], error: ErrorDetails) -> Path:
@@ -217,6 +221,8 @@ def _wrong_type(written: Written, path: Path, error: ErrorDetails) -> Diagnostic
     spot = written.tree.spot(path)
     start = spot.place.column - 1
     raw = spot.line[start : start + spot.width]
+    if path not in written.tree.marks or raw.startswith("*"):  # an alias stands here
+        return Diagnostic("E205", f"`{_dotted(path)}` needs {needed}, this is {given}", spot)
     if needed == "text" and isinstance(value, int | float):
         said = f"`{_dotted(path)}` needs {needed}, unquoted {raw} is {given}"
         return Diagnostic("E205", said, spot, f'quote it: "{raw}"')

@@ -12,97 +12,14 @@ import pathlib
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
 from llmgw.catalog import schema
+from tests.catalog.mistakes import APART, CORPUS, CPU, HALF_READ, MODEL, PROFILE
 
 RECORD = pathlib.Path(__file__).with_name("oracle.json")
 MODELINE = f"# yaml-language-server: $schema={schema.FILE}\n"
-MODEL = "kind: model\nname: llama\nsource: hf://a/b@6f6073b\nprofiles: [p]\n"
-PROFILE = "kind: profile\nname: p\nengine: vllm\nnodes: 1\n"
-CPU = "kind: profile\nname: p\nengine: llamacpp\ngpus_per_node: 0\n"
-
-CORPUS: Mapping[str, str] = {
-    "unknown field of a model": MODEL + "protekt: true\n",
-    "unknown field of a profile": PROFILE + "tensor_paralel: 4\n",
-    "unknown field first": "colour: red\n" + MODEL,
-    "unknown field in a mapping": MODEL + "scaling:\n  min: 1\n  most: 2\n",
-    "unknown field between braces": MODEL + "scaling: {min: 1, most: 2}\n",
-    "unknown field of another engine": CPU + "cpu: {cores: 1, memory: 1GiB}\ntensor_parallel: 2\n",
-    "unknown kind": "kind: modell\nname: a\n",
-    "unknown engine": "kind: profile\nname: p\nengine: vlm\n",
-    "text for a number": PROFILE + "gpus_per_node: four\n",
-    "quoted number": PROFILE + 'gpus_per_node: "4"\n',
-    "number for text": "kind: model\nname: 7\nsource: hf://a/b@6f6073b\nprofiles: [p]\n",
-    "text for a list": "kind: model\nname: a\nsource: hf://a/b@6f6073b\nprofiles: p\n",
-    "text for true or false": MODEL + "protect: maybe\n",
-    "text for a mapping": MODEL + "scaling: 3\n",
-    "number in a list": MODEL + "aliases: [a, 5]\n",
-    "number in a list of lines": MODEL + "aliases:\n  - a\n  - 5\n",
-    "too small": PROFILE + "tensor_parallel: 0\n",
-    "too large": PROFILE + "max_model_len: 1\ngpu_memory_utilization: 1.5\n",
-    "too small, nested": MODEL + "scaling:\n  min: -1\n",
-    "wrong choice": PROFILE + "distributed: mpi\n",
-    "name with a capital": "kind: model\nname: Llama\nsource: hf://a/b@6f6073b\nprofiles: [p]\n",
-    "duration without a unit": PROFILE + "drain: 20x\n",
-    "size without a unit": PROFILE + "gpu: {memory: 80}\n",
-    "size of an unknown unit": PROFILE + "gpu: {memory: 80gigs}\n",
-    "short digest": MODEL + "sha256: abc\n",
-    "empty list": "kind: model\nname: a\nsource: hf://a/b@6f6073b\nprofiles: []\n",
-    "missing field": "kind: model\nname: a\nprofiles: [p]\n",
-    "missing fields": "kind: model\nname: a\n",
-    "missing field in a mapping": CPU + "cpu:\n  cores: 1\n",
-    "missing field between braces": CPU + "cpu: {cores: 1}\n",
-    "value of a flag": PROFILE + "args:\n  max-num-seqs: {a: 1}\n",
-    "value of a variable": PROFILE + "env:\n  A: 1\n",
-    "label that is a number": PROFILE + "node_labels: {rack: 1}\n",
-    "after wide characters": MODEL + "# 模型 😀\naliases: [a, 5]\n",
-    "on a line with wide characters": MODEL + 'scaling: {"模型": 1}\n',
-    "key twice": MODEL + "name: other\n",
-    "key twice, nested": MODEL + "scaling:\n  min: 1\n  min: 2\n",
-    "key twice between braces": MODEL + "scaling: {min: 1, min: 2}\n",
-    "key thrice": MODEL + "protect: true\nprotect: false\nprotect: true\n",
-    "a number as key": MODEL + "1: 2\n",
-    "a list as key": MODEL + "? [a]\n: 1\n",
-    "nothing for true or false": MODEL + "protect:\n",
-    "nothing for a list": "kind: model\nname: a\nsource: hf://a/b@6f6073b\nprofiles:\n",
-    "nothing for a mapping": PROFILE + "cpu:\n",
-    "true or false of YAML 1.1": MODEL + "protect: yes\n",
-    "fraction for a number": PROFILE + "nodes: 1.5\n",
-    "no dash": MODEL + "aliases:\n  -a\n  - b\n",
-    "list for a mapping": PROFILE + "env: [A]\n",
-    "name with a capital in a list": MODEL + "aliases: [Ab]\n",
-    "more than there may be": PROFILE + "gpus_per_node: 65\n",
-    "no engine": "kind: profile\nname: p\n",
-    "no kind": "name: p\n",
-    "not more than 0": CPU + "cpu: {cores: 0, memory: 1GiB}\n",
-    "source of another kind": "kind: model\nname: a\nsource: ftp://a/b\nprofiles: [p]\n",
-    "flag with dashes": PROFILE + "args: {--x: 1}\n",
-    "variable with a digit first": PROFILE + "env: {1A: x}\n",
-    "versions of another language": PROFILE + 'engine_version: "~1"\n',
-    "open bracket": MODEL + "aliases: [a\n",
-    "open brace": MODEL + "scaling: {min: 1\n",
-    "bracket too many": MODEL + "aliases: [a]]\n",
-    "alias of nothing": MODEL + "aliases: [*nobody]\n",
-    "reserved sign": MODEL + "aliases: [%a]\n",
-    "a list as document": "- kind: model\n",
-    "text as document": "model\n",
-}
-"""Name → a document with one mistake (some have one a line)."""
-
-HALF_READ: Mapping[str, str] = {
-    "tab": "kind:\n\t- a\n",
-    "open quote": 'kind: "model\nname: a\n',
-    "no colon": MODEL + "protect true\n",
-    "no colon, and more": MODEL + "protect true\naliases: [a]\n",
-    "two versions": "<<<<<<< HEAD\n" + MODEL + "=======\n" + PROFILE + ">>>>>>> other\n",
-    "tag": MODEL + "protect: !yes true\n",
-    "tag that calls": MODEL + "protect: !!python/name:os.system\n",
-    "reserved sign first": "kind: @model\n",
-    "escape that is none": MODEL + 'aliases: ["\\q"]\n',
-}
-"""Name → a document whose YAML is broken. The server marks what it cannot read, then guesses at the rest."""
 
 HOVERS: Mapping[str, tuple[str, int, int]] = {
     "scaling": (MODEL + "scaling: {min: 1}\n", 5, 1),
@@ -211,20 +128,22 @@ def record(program: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as directory:
         server = Server(program, pathlib.Path(directory).resolve())
         try:
-            marked = {name: server.diagnostics(server.open(name, text)) for name, text in CORPUS.items()}
             return {
-                "marked": {
-                    name: [_mark(CORPUS[name], item) for item in found] for name, found in marked.items()
-                },
-                "half read": {
-                    name: [_mark(text, item) for item in server.diagnostics(server.open(name, text))]
-                    for name, text in HALF_READ.items()
-                },
+                "marked": _marked(server, CORPUS),
+                "half read": _marked(server, HALF_READ),
+                "apart": _marked(server, {name: case.text for name, case in APART.items()}),
                 "hovers": {name: _hover(server, name) for name in HOVERS},
                 "completions": {name: _labels(server, name) for name in COMPLETIONS},
             }
         finally:
             server.close()
+
+
+def _marked(server: Server, texts: Mapping[str, str]) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+    return {
+        name: [_mark(text, item) for item in server.diagnostics(server.open(name, text))]
+        for name, text in texts.items()
+    }
 
 
 def _mark(text: str, diagnostic: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -7,45 +7,69 @@ import pytest
 
 from llmgw.catalog.load import check
 from llmgw.catalog.schema import text
-from tests.catalog.oracle import COMPLETIONS, CORPUS, HALF_READ, HOVERS, MODELINE, RECORD
+from tests.catalog.mistakes import APART, CORPUS, HALF_READ
+from tests.catalog.oracle import COMPLETIONS, HOVERS, MODELINE, RECORD
 
 RECORDED = json.loads(RECORD.read_text())
-GUESSES = {"unknown kind": {(2, 1)}}
-"""Places that only the server marks: it takes the document for a model, and misses a model's fields."""
+GUESSES = {
+    "unknown kind": {(2, 1)},
+    "wrong behind an anchor": {(6, 16)},
+    "wrong below an anchor": {(6, 6)},
+    "list behind an anchor": {(6, 6)},
+}
+"""Places that only the server marks: it takes a document of no kind for a model, and misses a model's fields;
+and an anchor that nothing uses does no harm."""
 
 
 def test_the_record_is_of_this_corpus() -> None:
     """Whoever changes the corpus records again."""
-    assert [set(RECORDED[part]) for part in ("marked", "half read", "hovers", "completions")] == [
+    parts = ("marked", "half read", "apart", "hovers", "completions")
+    assert [set(RECORDED[part]) for part in parts] == [
         set(CORPUS),
         set(HALF_READ),
+        set(APART),
         set(HOVERS),
         set(COMPLETIONS),
     ]
 
 
+def ours(text: str) -> set[tuple[int, int]]:
+    """Line and column of each problem, but of profiles that are not there."""
+    problems = check({"x.yaml": f"{MODELINE}{text}".encode()}).diagnostics
+    return {(item.place.line, item.place.column) for item in problems if item.code != "E301"}
+
+
+def theirs(part: str, name: str) -> set[tuple[int, int]]:
+    """Line and column of each mark of the server."""
+    return {(mark["line"], mark["column"]) for mark in RECORDED[part][name]}
+
+
 @pytest.mark.parametrize("name", CORPUS)
 def test_a_mistake_is_marked_where_the_editor_marks_it(name: str) -> None:
     """Line and column of each problem are those of yaml-language-server."""
-    problems = check({"x.yaml": f"{MODELINE}{CORPUS[name]}".encode()}).diagnostics
+    marked = ours(CORPUS[name])
 
-    ours = {(item.place.line, item.place.column) for item in problems if item.code != "E301"}
-    theirs = {(mark["line"], mark["column"]) for mark in RECORDED["marked"][name]}
-
-    assert ours
-    assert ours == theirs - GUESSES.get(name, set())
+    assert marked
+    assert marked == theirs("marked", name) - GUESSES.get(name, set())
 
 
 @pytest.mark.parametrize("name", HALF_READ)
 def test_broken_yaml_is_marked_where_the_editor_marks_it(name: str) -> None:
     """What we say of it, the server says too; what it guesses about the rest we do not say."""
-    problems = check({"x.yaml": f"{MODELINE}{HALF_READ[name]}".encode()}).diagnostics
+    marked = ours(HALF_READ[name])
 
-    ours = {(item.place.line, item.place.column) for item in problems if item.code != "E301"}
-    theirs = {(mark["line"], mark["column"]) for mark in RECORDED["half read"][name]}
+    assert marked
+    assert marked <= theirs("half read", name)
 
-    assert ours
-    assert ours <= theirs
+
+@pytest.mark.parametrize("name", APART)
+def test_where_we_mark_another_place_there_is_a_reason(name: str) -> None:
+    """Nothing is marked elsewhere than an editor marks it but what is listed, where it is listed."""
+    case = APART[name]
+
+    assert ours(case.text) == case.ours
+    assert not case.ours or not case.ours <= theirs("apart", name)
+    assert case.why
 
 
 @pytest.mark.parametrize("name", HOVERS)

@@ -97,6 +97,44 @@ def test_a_quantity_that_nothing_could_hold_is_refused(written: str) -> None:
     assert codes(PROFILE + written + "\n") == ["E206"]
 
 
+@pytest.mark.parametrize("profiles", ["[P]", "[null]", "[{{ p }}]"])
+def test_a_list_with_a_wrong_item_is_not_empty(profiles: str) -> None:
+    """Nobody is told to write at least one where one is written."""
+    (problem,) = checked(MODEL.replace("[h100-tp4]", profiles)).diagnostics
+
+    assert problem.place.column == 12
+
+
+def test_what_an_alias_brings_is_not_quoted() -> None:
+    """The value stands at the anchor, so there is nothing to quote where the alias is."""
+    (problem,) = checked(MODEL, f"{PROFILE}args: &a {{x: 1}}\nenv: *a\n").diagnostics
+
+    assert (problem.place.line, problem.place.column) == (6, 6)
+    assert (problem.said, problem.help) == ("`env.x` needs text, this is a number", "")
+
+
+def test_a_number_behind_an_anchor_is_quoted_without_it() -> None:
+    """The anchor is no part of the value."""
+    (problem,) = checked(MODEL, f"{PROFILE}env: {{A: &n 5}}\n").diagnostics
+
+    assert (problem.place.column, problem.help) == (13, 'quote it: "5"')
+
+
+@pytest.mark.parametrize("merged", ["*g", "[*g, {cores: 2}]", "{<<: *g}"])
+def test_of_merge_keys_only_themselves_are_told(merged: str) -> None:
+    """What they bring is there: it is neither missing nor a field that nobody knows."""
+    text = f"{PROFILE}gpu: &g {{memory: 80GiB}}\ncpu:\n  <<: {merged}\n  cores: 1\n"
+
+    assert set(codes(MODEL, text)) == {"E104"}
+
+
+def test_each_wrong_item_of_a_flag_has_its_place() -> None:
+    """A list of a flag is read item by item."""
+    problems = checked(MODEL, f"{PROFILE}args: {{x: [a, [b], 1, null]}}\n").diagnostics
+
+    assert [(problem.code, problem.place.column) for problem in problems] == [("E206", 15), ("E206", 23)]
+
+
 def test_a_problem_with_a_megabyte_in_it_is_a_sentence() -> None:
     """What is quoted in a message is cut in the middle: its beginning and the rule stay."""
     (problem, *_) = checked(MODEL.replace("llama", "L" * 500_000)).diagnostics
