@@ -79,7 +79,7 @@ class EngineCheck:
         self._kept = self._read()
 
     def remembered(self, engines: Iterable[InstalledEngine]) -> tuple[InstalledEngine, ...]:
-        """The engines with what a check of the very same program said."""
+        """The engines with what a check of the very same program said. Waits for the mounts that those lie on."""
         return tuple(self._with(engine) for engine in engines)
 
     async def run(self, engines: Iterable[InstalledEngine]) -> tuple[InstalledEngine, ...]:
@@ -91,7 +91,7 @@ class EngineCheck:
                 self._kept = self._kept.model_copy(update={"programs": programs})
             with contextlib.suppress(OSError):  # it is in memory, and asked again after a restart
                 write_atomic(self._path, self._kept.model_dump_json(indent=1).encode())
-        return self.remembered(engines)
+        return await asyncio.to_thread(self.remembered, engines)
 
     def _with(self, engine: InstalledEngine) -> InstalledEngine:
         checked = self._kept.programs.get(engine.path)
@@ -102,7 +102,7 @@ class EngineCheck:
     # --- one program --------------------------------------------------------------------------
 
     async def _check(self, engine: InstalledEngine) -> Checked:
-        stamp, cookie = _stamp(engine.path), marks.new_cookie()
+        stamp, cookie = await asyncio.to_thread(_stamp, engine.path), marks.new_cookie()
         output = self._root / f"check-{engine.name}.out"
         output.unlink(missing_ok=True)
         group = self._cgroups.make(cookie) if self._cgroups is not None else ""

@@ -4,15 +4,15 @@ Called by `agent.serve`. What cannot be read is absent, never zero.
 """
 
 import dataclasses
-import pathlib
 from collections.abc import Collection
 
 import psutil
 
 from llmgw.agent import procfs
 from llmgw.agent.gpus import Gpus
+from llmgw.agent.mounts import Mounts
 from llmgw.agent.sockets import LISTEN
-from llmgw.fleet.node import CachedWeights, InstalledEngine, NodeInfo
+from llmgw.fleet.node import InstalledEngine, NodeInfo
 
 DISK_STEP = 1 << 30
 """Bytes of disk by which a node's room has changed, rather than what its logs write."""
@@ -24,28 +24,28 @@ class Inventory:
 
     fixed: NodeInfo
     gpus: Gpus
-    cache: pathlib.Path
+    mounts: Mounts
 
     def read(
         self,
         *,
         ours: Collection[int],
         our_ports: Collection[int],
-        weights: tuple[CachedWeights, ...],
-        warnings: tuple[str, ...],
     ) -> NodeInfo:
-        """The node now. `ours` are the pids of our shards, `our_ports` the ports they hold."""
-        memory = psutil.virtual_memory()
+        """The node now; its cards and its mounts as seen last. `ours` are the pids of our shards, `our_ports` the
+        ports they hold.
+        """
+        memory, seen = psutil.virtual_memory(), self.mounts.seen
         return dataclasses.replace(
             self.fixed,
             gpus=self.gpus.read(ours),
             cpu_cores=float(psutil.cpu_count() or 0) or None,
             memory_total=memory.total,
             memory_free=memory.available,
-            disk_free=_free(self.cache),
-            weights=weights,
+            disk_free=seen.free,
+            weights=seen.weights,
+            engines=self.fixed.engines if seen.engines is None else seen.engines,
             ports_taken=foreign_ports(self.fixed.ports, our_ports),
-            warnings=warnings,
         )
 
 
@@ -67,10 +67,3 @@ def foreign_ports(ports: tuple[int, int], ours: Collection[int]) -> tuple[int, .
 def engines_by_name(found: Collection[InstalledEngine]) -> dict[str, str]:
     """Engine → the program that was found."""
     return {engine.name: engine.path for engine in found}
-
-
-def _free(path: pathlib.Path) -> int | None:
-    try:
-        return psutil.disk_usage(str(path)).free
-    except OSError:
-        return None

@@ -53,14 +53,21 @@ class Launcher:
         self.node, self.records, self.cgroups = node, records, cgroups
         self._logs, self._engines, self._inherited = logs, engines, inherited
 
-    def launch(self, spec: ShardSpec, weights: pathlib.Path) -> Launched:
-        """Execute the engine of `spec`. Raises Failed or OSError; then nothing of it runs."""
+    def chosen(self, spec: ShardSpec, weights: pathlib.Path) -> pathlib.Path:
+        """What the engine of `spec` takes of `weights`. Raises Failed or OSError.
+
+        Called beside the loop: the weights and the engine's program may lie on a mount that hangs.
+        """
         kind = adapter(spec.profile.engine)
-        program = self._engines.get(kind.name)
-        if program is None:
-            raise Failed(f"cannot run {kind.name}: it is not installed on this node")
+        process.must_be_executable(self._program(kind))
+        return _wanted(weights, kind)
+
+    def launch(self, spec: ShardSpec, model: pathlib.Path) -> Launched:
+        """Execute the engine of `spec` with what was chosen. Raises Failed or OSError; then nothing of it runs."""
+        kind = adapter(spec.profile.engine)
+        program = self._program(kind)
         must_be_free(spec)
-        line = kind.command(spec, str(_wanted(weights, kind)), program)
+        line = kind.command(spec, str(model), program)
         _must_be_passable(spec, line)
         cookie, output = marks.new_cookie(), logs.path_of(self._logs, spec.key)
         group = self.cgroups.make(cookie) if self.cgroups is not None else ""
@@ -72,6 +79,12 @@ class Launcher:
             if self.cgroups is not None and group:
                 self.cgroups.remove(group)
             raise
+
+    def _program(self, kind: Adapter) -> str:
+        program = self._engines.get(kind.name)
+        if program is None:
+            raise Failed(f"cannot run {kind.name}: it is not installed on this node")
+        return program
 
     def _intend(self, record: Record) -> None:
         """What no disk knows of is never started: the next agent could not find it."""

@@ -108,8 +108,7 @@ def launch(
     Raises OSError where it cannot be executed. `log` is appended to, by the engine alone.
     """
     argv = ("/bin/sh", "-c", _ENTER, f"{group}/cgroup.procs" if group else os.devnull, *line.argv)
-    if not os.access(line.argv[0], os.X_OK):
-        raise PermissionError(f"{line.argv[0]} is no program that this user may execute")
+    must_be_executable(line.argv[0])
     boot = procfs.boot_id()
     output = open_regular(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     try:
@@ -132,6 +131,12 @@ def launch(
         child.kill()
         child.wait()
         raise
+
+
+def must_be_executable(program: str) -> None:
+    """Raises PermissionError where this user may not execute it. Waits for the mount that it lies on."""
+    if not os.access(program, os.X_OK):
+        raise PermissionError(f"{program} is no program that this user may execute")
 
 
 def _led(child: "subprocess.Popen[bytes]", identity: Identity, boot: str) -> Leader:

@@ -28,6 +28,7 @@ from llmgw.agent.inventory import Inventory
 from llmgw.agent.launcher import Launcher
 from llmgw.agent.log_answers import LogAnswers
 from llmgw.agent.metrics import metrics
+from llmgw.agent.mounts import Mounts, MountTimers
 from llmgw.agent.records import Records
 from llmgw.agent.state import Obeyed, StateDir, unusable
 from llmgw.agent.supervisor import Supervisor, SupervisorTimers
@@ -76,6 +77,7 @@ class Settings:
     fetch: FetchLimits = dataclasses.field(default_factory=FetchLimits)
     timers: SupervisorTimers = dataclasses.field(default_factory=SupervisorTimers)
     nvml: NvmlTimers = dataclasses.field(default_factory=NvmlTimers)
+    mounts: MountTimers = dataclasses.field(default_factory=MountTimers)
     limits: core.Limits = dataclasses.field(default_factory=core.Limits)
     progress_every: float = 1.0
     inventory_every: float = 30.0
@@ -124,7 +126,14 @@ class _Agent:
         self._weights = Weights(self._cache, self.tasks, clock, chance, settings.fetch, settings.hub)
         self._engines = engines = probe.find(settings.engines, probe.search_path(os.environ.get("PATH", "")))
         self._node_info = self._said = self._describe(engines)
-        self._inventory = Inventory(self._node_info, self._gpus, self._cache.root)
+        self._mounts = Mounts(
+            self._cache,
+            lambda: self._checks.remembered(engines),
+            clock,
+            settings.mounts,
+            self._look.set,
+        )
+        self._inventory = Inventory(self._node_info, self._gpus, self._mounts)
         self._link = Link(
             self._connect,
             snapshot=self._snapshot,
@@ -221,6 +230,8 @@ class _Agent:
             self._scrape.close()
         await self.tasks.close()
         self._supervisor.close()
+        self._weights.close()
+        self._mounts.close()
         self._cache.close()
         self._gpus.close()
         if self._cgroups is not None:
@@ -230,7 +241,7 @@ class _Agent:
 
     async def _connect(self) -> Channel:
         s = self._settings
-        await self._gpus.look()
+        await asyncio.gather(self._gpus.look(), self._mounts.look())
         headers = bearer(s.token)
         return await connect(s.control_host, s.control_port, "/agent", headers=headers, tls=s.control_tls)
 
@@ -252,15 +263,12 @@ class _Agent:
             self._node_info = self._inventory.read(
                 ours=self._ours() if self._gpus.known else (),
                 our_ports=self._supervisor.state.ports_taken(),
-                weights=self._weights.entries(),
-                warnings=(),
             )
         except OSError as error:
             log.warning("cannot look at this node: %s", error)
         return dataclasses.replace(
             self._node_info,
             gpus=self._supervisor.state.inventory(self._node_info.gpus),
-            engines=self._checks.remembered(self._engines),
             warnings=self._warnings(),
         )
 
@@ -272,12 +280,24 @@ class _Agent:
     def _warnings(self) -> tuple[str, ...]:
         unkept = (self._unkept,) if self._unkept else ()
         silent = (f"cannot see its cards: {silence}",) if (silence := self._gpus.silence) else ()
+        old = (
+            (f"cannot look at its weights and programs: {trouble}; what it tells of them is older",)
+            if (trouble := self._mounts.trouble)
+            else ()
+        )
         broken = (
             f"{engine.name} does not run: {engine.checked}"
-            for engine in self._checks.remembered(self._engines)
+            for engine in self._node_info.engines or ()
             if engine.works is False
         )
-        warnings = (*self._problems, *unkept, *silent, *broken, *self._supervisor.warnings())
+        warnings = (
+            *self._problems,
+            *unkept,
+            *silent,
+            *old,
+            *broken,
+            *self._supervisor.warnings(),
+        )
         return tuple(map(safe, warnings))
 
     def _report(self, statuses: tuple[ShardStatus, ...]) -> None:
@@ -306,7 +326,7 @@ class _Agent:
                 self._keep_obeyed()
             try:
                 await self._supervisor.look()
-                await self._gpus.look()
+                await asyncio.gather(self._gpus.look(), self._mounts.look())
                 info = await asyncio.to_thread(self._info)
             except OSError as error:
                 log.warning("cannot look at this node: %s", error)

@@ -11,7 +11,7 @@ import dataclasses
 import logging
 import pathlib
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from llmgw.agent import adopt, core, logs, marks, process, procfs
 from llmgw.agent.health import HealthTimers, Watcher
@@ -21,12 +21,14 @@ from llmgw.agent.sweep import SweepTimers, Tree
 from llmgw.catalog.sources import Source, cache_name
 from llmgw.engines.registry import adapter
 from llmgw.errors import LlmgwError
-from llmgw.fleet.shard import ShardKey, ShardStatus
+from llmgw.fleet.shard import ShardKey, ShardSpec, ShardStatus
 from llmgw.kit.clock import Clock
 from llmgw.kit.tasks import Tasks
 from llmgw.kit.text import safe
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class Weights(Protocol):
@@ -42,6 +44,10 @@ class Weights(Protocol):
 
     def model_path(self, source: Source) -> pathlib.Path:
         """What an engine is given. Raises LlmgwError where they are not whole."""
+        ...
+
+    async def beside(self, work: Callable[[], T]) -> T:
+        """What `work` returns, done where a mount that hangs holds up nobody else. Raises what it raises."""
         ...
 
 
@@ -256,14 +262,17 @@ class Supervisor:
         engine = self._engines[spec.key]
         async with engine.lock:
             try:
-                weights = await asyncio.to_thread(self._weights.model_path, spec.source)
-                launched = self._launcher.launch(spec, weights)
+                model = await self._weights.beside(lambda: self._chosen(spec))
+                launched = self._launcher.launch(spec, model)
             except LlmgwError as error:
                 self.tell(core.LaunchFailed(spec.key, safe(error.said)))
             except OSError as error:
                 self.tell(core.LaunchFailed(spec.key, safe(f"cannot start its process: {error}")))
             else:
                 self._launched(engine, launched)
+
+    def _chosen(self, spec: ShardSpec) -> pathlib.Path:
+        return self._launcher.chosen(spec, self._weights.model_path(spec.source))
 
     def _launched(self, engine: _Engine, launched: Launched) -> None:
         engine.record, engine.tree = launched.record, launched.tree

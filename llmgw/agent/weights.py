@@ -1,13 +1,14 @@
 """The node's weights: brought once however many ask, looked up on the disk, removed on proof.
 
 `agent.supervisor` asks `ensure` before a shard is held and `model_path` when it launches; the
-session sends `entries` and `progress`, and hands a Collect to `collect`.
+session sends `progress`, and hands a Collect to `collect`.
 """
 
 import asyncio
 import dataclasses
 import pathlib
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from typing import TypeVar
 
 from llmgw.agent.aside import run_aside
 from llmgw.agent.cache import Cache, shown
@@ -24,6 +25,12 @@ from llmgw.kit.chance import Chance
 from llmgw.kit.clock import Clock
 from llmgw.kit.tasks import Tasks
 from llmgw.kit.text import safe
+from llmgw.kit.threads import Threads
+
+T = TypeVar("T")
+
+THREADS = 8
+"""That look at weights at a time: shards that start together on a slow mount wait for each other, and for nobody else."""
 
 _BOOT_ID = pathlib.Path("/proc/sys/kernel/random/boot_id")
 
@@ -40,7 +47,10 @@ class _Flight:
 
 
 class Weights:
-    """One cache and the downloads into it. All methods are called from the agent's loop."""
+    """One cache and the downloads into it. All methods are called from the agent's loop, but `model_path`.
+
+    What looks at the disk has threads of its own: those that wait for a mount that hangs are nobody else's.
+    """
 
     def __init__(
         self, cache: Cache, tasks: Tasks, clock: Clock, chance: Chance, limits: Limits, hub: Hub
@@ -56,12 +66,21 @@ class Weights:
         self._collecting = asyncio.Lock()
         self._removing: tuple[str, asyncio.Event] | None = None
         self._asked: set[str] = set()
+        self._threads = Threads(THREADS, thread_name_prefix="weights")
+
+    def close(self) -> None:
+        """Begin nothing more in its threads."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def beside(self, work: Callable[[], T]) -> T:
+        """What `work` returns, done in the threads that look at weights. Raises what it raises, OSError without a thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     async def holds(self, source: Source) -> bool:
         """Whether the weights are here whole, by the disk as it is now."""
         if not source.fetched:
-            return await asyncio.to_thread(pathlib.Path(source.canonical.removeprefix("file://")).exists)
-        return await asyncio.to_thread(self._cache.whole, source) is not None
+            return await self.beside(pathlib.Path(source.canonical.removeprefix("file://")).exists)
+        return await self.beside(lambda: self._cache.whole(source)) is not None
 
     async def ensure(self, source: Source) -> pathlib.Path:
         """Where the weights are, fetched if they are not here. Raises LlmgwError that says why not.
@@ -71,15 +90,11 @@ class Weights:
         """
         if source.fetched:
             await self._fetched(cache_name(source), source)
-        return await asyncio.to_thread(self._cache.model_path, source)
+        return await self.beside(lambda: self._cache.model_path(source))
 
     def model_path(self, source: Source) -> pathlib.Path:
         """What an engine is given: a file or a directory. Raises LlmgwError where it is not whole."""
         return self._cache.model_path(source)
-
-    def entries(self) -> tuple[CachedWeights, ...]:
-        """The cache as it is on the disk now."""
-        return self._cache.list_entries()
 
     def progress(self) -> tuple[Progress, ...]:
         """Each download under way, by cache name."""
@@ -115,7 +130,7 @@ class Weights:
         gone = asyncio.Event()
         self._removing = (entry.cache_name, gone)
         try:
-            return await asyncio.to_thread(collect_entry, self._cache, entry)
+            return await self.beside(lambda: collect_entry(self._cache, entry))
         finally:
             self._removing = None
             gone.set()

@@ -9,6 +9,7 @@ import sys
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
+from typing import TypeVar
 
 from llmgw.agent import cgroups, core, launcher, marks, procfs
 from llmgw.agent.health import HealthTimers
@@ -28,6 +29,7 @@ TIMERS = SupervisorTimers(
     trim=0.2,
     save=0.2,
 )
+T = TypeVar("T")
 PATIENCE = 15.0
 CLOCK = SystemClock()
 
@@ -59,6 +61,9 @@ class Here:
 
     def model_path(self, _source: Source) -> pathlib.Path:
         return self.path
+
+    async def beside(self, work: Callable[[], T]) -> T:
+        return await asyncio.to_thread(work)
 
 
 class House:

@@ -315,7 +315,7 @@ def test_a_stale_revision_removes_nothing(tmp_path: pathlib.Path) -> None:
 
     async def story() -> None:
         async with store(tmp_path) as held:
-            entries = held.weights.entries()
+            entries = held.cache.list_entries()
             assert len(entries) == 2
             for outcome in await held.weights.collect(entries, 4, 5, ()):
                 _refused(outcome, "catalog revision 4, this node has seen 5")
@@ -336,7 +336,7 @@ def test_what_is_being_fetched_is_not_collected(tmp_path: pathlib.Path) -> None:
         async with store(tmp_path) as held:
             caller = asyncio.create_task(held.weights.ensure(pinned(server.url("/m.gguf"), body)))
             await until(lambda: server.sent, "the download")
-            (entry,) = held.weights.entries()
+            (entry,) = held.cache.list_entries()
             _refused((await held.weights.collect((entry,), 1, 1, ()))[0], "it is being fetched")
             assert (await caller).read_bytes() == body
 
@@ -355,7 +355,7 @@ def test_a_shard_that_comes_during_a_collect_has_its_weights(tmp_path: pathlib.P
             for source in sources:
                 await held.weights.ensure(source)
             entries = sorted(
-                held.weights.entries(), key=lambda e: [cache_name(s) for s in sources].index(e.cache_name)
+                held.cache.list_entries(), key=lambda e: [cache_name(s) for s in sources].index(e.cache_name)
             )
             collecting = asyncio.create_task(held.weights.collect(entries, 1, 1, ()))
             await until(lambda: len(held.names()) < 6, "the first removal")

@@ -79,7 +79,7 @@ def test_right_bytes_or_no_entry(first: str, then: str, tmp_path: pathlib.Path) 
     async def story(server: WeightsServer) -> pathlib.Path | None:
         async with store(tmp_path, dataclasses.replace(LIMITS, stall=0.15)) as held:
             path = await _ensure(held, server, pin=True)
-            assert [entry.whole for entry in held.weights.entries()].count(True) == (path is not None)
+            assert [entry.whole for entry in held.cache.list_entries()].count(True) == (path is not None)
             return path
 
     with WeightsServer({PATH: BODY}) as server:
@@ -161,7 +161,7 @@ def test_a_stall_is_said_with_its_limit(tmp_path: pathlib.Path) -> None:
         async with store(tmp_path) as held:
             with pytest.raises(Failed) as caught:
                 await held.weights.ensure(pinned(server.url(PATH), BODY))
-            (entry,) = held.weights.entries()
+            (entry,) = held.cache.list_entries()
             assert entry.size > 50_000
             assert not entry.whole
             return caught.value.said

@@ -90,7 +90,7 @@ def test_a_download_nobody_wants_ends_and_is_resumed_later(tmp_path: pathlib.Pat
             await until(lambda: any(p.received == 150_000 for p in held.weights.progress()), "a part")
             caller.cancel()
             await until(lambda: not held.weights.progress(), "the end of the download", within=2.0)
-            (entry,) = held.weights.entries()
+            (entry,) = held.cache.list_entries()
             assert not entry.whole
             assert (await held.weights.ensure(source)).read_bytes() == BODY
 
@@ -253,7 +253,7 @@ def test_a_file_removed_by_hand_is_fetched_by_the_next_start(tmp_path: pathlib.P
             source = pinned(server.url(PATH), BODY)
             (await held.weights.ensure(source)).unlink()
             assert not await held.weights.holds(source)
-            assert [entry.whole for entry in held.weights.entries()] == [False]
+            assert [entry.whole for entry in held.cache.list_entries()] == [False]
             with pytest.raises(Failed, match=r"m\.gguf cannot be read"):
                 held.weights.model_path(source)
             assert (await held.weights.ensure(source)).read_bytes() == BODY
@@ -366,6 +366,6 @@ def test_the_operators_own_file_is_used_as_it_is(tmp_path: pathlib.Path) -> None
             own.write_bytes(BODY)
             assert await held.weights.holds(source)
             assert await held.weights.ensure(source) == own
-            assert held.weights.entries() == ()
+            assert held.cache.list_entries() == ()
 
     asyncio.run(story())

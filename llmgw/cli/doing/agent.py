@@ -12,6 +12,7 @@ from llmgw.agent.core import Limits
 from llmgw.agent.fetch import Limits as FetchLimits
 from llmgw.agent.gpus import NvmlTimers
 from llmgw.agent.health import HealthTimers
+from llmgw.agent.mounts import MountTimers
 from llmgw.agent.serve import Settings
 from llmgw.agent.supervisor import SupervisorTimers
 from llmgw.agent.sweep import SweepTimers
@@ -29,6 +30,7 @@ PARTS: dict[str, Any] = {
     "sweep": SweepTimers(),
     "fetch": FetchLimits(),
     "nvml": NvmlTimers(),
+    "mounts": MountTimers(),
     "core": Limits(),
 }
 """Whose timers `--timer` sets, as PART.NAME."""
@@ -72,6 +74,7 @@ def run(
         fetch=set_to["fetch"],
         limits=set_to["core"],
         nvml=set_to["nvml"],
+        mounts=set_to["mounts"],
         metrics=metrics,
         hub=Hub(hub.rstrip("/"), os.environ.get("HF_TOKEN", "")),
     )
