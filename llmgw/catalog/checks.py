@@ -6,6 +6,7 @@ goes to `resolve`. A rule yields diagnostics and changes nothing; the lists of t
     E206 source        E211 owned flag   E212 power flag  E213 environment  E214 flag twice
     E215 slots         E301-E306         names: see `references`          E307 too many
     E401 products      E402 bounds       E403 no cpu      E404 attention DP E405 gpu on CPU
+    E406 Ray over nodes
     W502 YAML 1.1      W503 unchecked    W504 moving revision
 """
 
@@ -19,7 +20,7 @@ from llmgw.catalog import flags, references
 from llmgw.catalog.arithmetic import disagreement, shape
 from llmgw.catalog.book import Book
 from llmgw.catalog.diagnostics import Diagnostic
-from llmgw.catalog.documents import AnyProfile, LlamacppDocument, ModelDocument, SglangDocument
+from llmgw.catalog.documents import AnyProfile, LlamacppDocument, ModelDocument, SglangDocument, VllmDocument
 from llmgw.catalog.engine_facts import FACTS
 from llmgw.catalog.reading import Written
 from llmgw.catalog.sources import parse
@@ -109,6 +110,13 @@ def attention_parallel(item: Written, profile: AnyProfile) -> Iterator[Diagnosti
         )
 
 
+def joined(item: Written, profile: AnyProfile) -> Iterator[Diagnostic]:
+    """E406: llmgw starts no Ray cluster; several nodes are joined by vLLM itself."""
+    if isinstance(profile, VllmDocument) and profile.nodes > 1 and profile.distributed != "mp":
+        said = f"distributed: {profile.distributed} cannot join {profile.nodes} nodes: llmgw starts no Ray cluster"
+        yield item.problem("E406", said, "distributed", key=True, help="set distributed: mp")
+
+
 def arguments(item: Written, profile: AnyProfile) -> Iterator[Diagnostic]:
     """E211, E212: flags that llmgw writes itself, and flags that need `allow_unsafe_args`."""
     for flag in profile.args:
@@ -194,6 +202,7 @@ PROFILE_RULES: tuple[tuple[_ProfileRule, frozenset[str]], ...] = (
     (products, _SHAPE),
     (devices, _SHAPE | {"cpu", "gpu"}),
     (attention_parallel, _SHAPE),
+    (joined, frozenset({"nodes", "distributed"})),
     (arguments, frozenset({"args", "allow_unsafe_args"})),
     (slots, frozenset({"args"})),
     (flag_twice, frozenset({"args"})),

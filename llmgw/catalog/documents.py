@@ -142,7 +142,10 @@ class VllmDocument(_GpuProfileDocument):
     data_parallel: int = Field(
         1, ge=1, le=1024, description="Copies of the attention layers (for models of experts)."
     )
-    distributed: Literal["mp", "ray"] = Field("mp", description="What joins several nodes.")
+    distributed: Literal["mp", "ray"] = Field(
+        "mp",
+        description="What joins several nodes: mp. ray is for one node only: llmgw starts no Ray cluster.",
+    )
 
 
 class SglangDocument(_GpuProfileDocument):

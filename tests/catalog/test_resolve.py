@@ -35,7 +35,7 @@ pipeline_parallel: 2
 gpu: {types: ["H100*", H200], memory: 80GiB}
 gpu_memory_utilization: 0.85
 max_model_len: 32768
-distributed: ray
+distributed: mp
 node_labels: {zone: b, rack: a}
 args: {max_num_seqs: 64, enable-prefix-caching: true, cuda-graph-sizes: [1, 2.5, x], compilation-config.use_inductor: false}
 env: {VLLM_LOGGING_LEVEL: WARNING, NCCL_DEBUG: INFO}
@@ -60,7 +60,6 @@ def test_a_profile_in_numbers() -> None:
         gpu_memory=80 << 30,
         gpu_memory_utilization=0.85,
         max_model_len=32768,
-        distributed="ray",
         node_labels=(("rack", "a"), ("zone", "b")),
         args=(
             ("compilation-config.use_inductor", False),
