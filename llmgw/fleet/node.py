@@ -33,6 +33,11 @@ class InstalledEngine:
     works: bool | None = None
     checked: str = ""
 
+    @property
+    def known_version(self) -> str:
+        """Its version, told for free or by its own version command; empty where nobody knows it."""
+        return self.version or (self.checked if self.works else "")
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CachedWeights:

@@ -7,6 +7,7 @@ refusal of what found no place. Every refusal names the node, the rule and the n
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 
+from llmgw.catalog import versions
 from llmgw.catalog.model import Model, Profile
 from llmgw.fleet.expiry import Standing
 from llmgw.fleet.inventory import Room
@@ -100,6 +101,16 @@ def engine_installed(site: Site, request: Request) -> str:
     return f"no {request.profile.engine} (has {', '.join(sorted(e.name for e in engines)) or 'no engine'})"
 
 
+def engine_version(site: Site, request: Request) -> str:
+    wanted, name = request.profile.engine_version, request.profile.engine
+    if not wanted:
+        return ""
+    told = [engine.known_version for engine in site.room.info.engines or () if engine.name == name]
+    if not told or any(versions.permits(wanted, version) for version in told):
+        return ""
+    return f"its {name} is {', '.join(told)}, {wanted} is asked"
+
+
 def labels_match(site: Site, request: Request) -> str:
     have = dict(site.room.info.labels)
     missing = [f"{key}={value}" for key, value in request.profile.node_labels if have.get(key) != value]
@@ -160,6 +171,7 @@ RULES: tuple[Callable[[Site, Request], str], ...] = (
     node_ready,
     not_refused,
     engine_installed,
+    engine_version,
     labels_match,
     cards_free,
     cores_and_memory_fit,

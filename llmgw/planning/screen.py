@@ -239,7 +239,7 @@ def node_rows(view: View) -> tuple[NodeRow, ...]:
 
 def _engine(engine: InstalledEngine) -> str:
     """`vllm 0.33.0`, with what its own version command did where somebody ran it."""
-    known = f"{engine.name} {engine.version or engine.checked if engine.works else engine.version}".strip()
+    known = f"{engine.name} {engine.known_version}".strip()
     return known if engine.works is None else f"{known} (runs)" if engine.works else f"{known} (does not run)"
 
 

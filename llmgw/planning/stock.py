@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, groupby, islice
 from operator import itemgetter
 
+from llmgw.catalog import versions
 from llmgw.catalog.model import Profile
 from llmgw.fleet.expiry import Standing
 from llmgw.fleet.inventory import Room, room
@@ -19,8 +20,9 @@ from llmgw.fleet.shard import ShardSpec
 from llmgw.planning.placement import CPU, Choice, Request, Site, fits, preference
 from llmgw.planning.wants import allows
 
-Breed = tuple[tuple[str, ...] | None, tuple[tuple[str, str], ...], bool]
-"""What nodes have in common for a search: engines, labels that profiles ask for, whether cores are known."""
+Breed = tuple[tuple[tuple[str, str], ...] | None, tuple[tuple[str, str], ...], bool]
+"""What nodes have in common for a search: engines and their versions, labels that profiles ask for, whether cores
+are known."""
 Shelf = tuple[str, Breed]
 """A GPU type on nodes of one breed; for models without GPUs, the nodes themselves."""
 Slot = tuple[float, str, str]
@@ -45,7 +47,7 @@ class Stock:
         self._shelves: dict[Shelf, dict[int, list[Slot]]] = {}
         self._filed: dict[str, dict[Shelf, tuple[int, Slot]]] = {}
         self._keys: dict[Shelf, Shelf] = {}
-        self._suiting: dict[tuple[str, tuple[tuple[str, str], ...], str], list[Shelf]] = {}
+        self._suiting: dict[tuple[str, str, tuple[tuple[str, str], ...], str], list[Shelf]] = {}
         self._apart: dict[str, dict[str, int]] = {}
         self._holders: dict[str, dict[str, int]] = {}
 
@@ -153,7 +155,11 @@ class Stock:
 
     def _breed(self, info: NodeInfo) -> Breed:
         labels = tuple(pair for pair in info.labels if pair[0] in self._label_keys)
-        engines = None if info.engines is None else tuple(engine.name for engine in info.engines)
+        engines = (
+            None
+            if info.engines is None
+            else tuple([(engine.name, engine.known_version) for engine in info.engines])
+        )
         return (engines, labels, info.cpu_cores is not None)
 
     # --- asked --------------------------------------------------------------------------------
@@ -200,7 +206,7 @@ class Stock:
                         yield self.sites[node]
 
     def _shelves_for(self, profile: Profile, kind: str) -> list[Shelf]:
-        key = (profile.engine, profile.node_labels, kind)
+        key = (profile.engine, profile.engine_version, profile.node_labels, kind)
         if key not in self._suiting:
             self._suiting[key] = [
                 shelf for shelf in self._shelves if shelf[0] == kind and _suits(shelf[1], profile)
@@ -248,9 +254,13 @@ def _forget(counts: dict[str, dict[str, int]], name: str, node: str) -> None:
 
 def _suits(breed: Breed, profile: Profile) -> bool:
     engines, labels, _ = breed
-    return (engines is None or profile.engine in engines) and all(
-        pair in labels for pair in profile.node_labels
-    )
+    return (
+        engines is None
+        or any(
+            name == profile.engine and versions.permits(profile.engine_version, told)
+            for name, told in engines
+        )
+    ) and all(pair in labels for pair in profile.node_labels)
 
 
 def _merged(shelves: list[Sequence[Slot]]) -> Iterable[Slot]:
