@@ -44,6 +44,11 @@ class Stop:
         """The line on which it gave up."""
         return self.on(self.line)
 
+    @property
+    def sign(self) -> str:
+        """The character at which it gave up; none at the end of a line."""
+        return self.text[self.column : self.column + 1]
+
     def on(self, line: int) -> str:
         """What a line holds; nothing beyond the last."""
         return self.lines[line] if line < len(self.lines) else ""

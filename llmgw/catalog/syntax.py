@@ -11,14 +11,15 @@ from collections.abc import Callable, Iterator, Sequence
 
 from yaml.error import MarkedYAMLError
 from yaml.parser import ParserError
-from yaml.tokens import AliasToken, DocumentEndToken, ScalarToken
+from yaml.tokens import AliasToken, DocumentEndToken, FlowMappingEndToken, FlowSequenceEndToken, ScalarToken
 
 from llmgw.catalog.marks import Span
 from llmgw.catalog.stops import BRACKETS, Stop, start
 
-TEMPLATE = re.compile(r"\{[{%]")
+TEMPLATE = re.compile(r"\{[{%#]")
 LEFT_IN = "a template was left in"
 FILL_IN = "write what it stands for"
+_QUOTE = "quote it if it is text"
 _CONFLICT = re.compile(r"<{7} ")
 _DIGITS = {"x": 2, "u": 4, "U": 8}
 
@@ -142,7 +143,7 @@ def _bracket(stop: Stop) -> Broken | None:
     if not isinstance(stop.error, ParserError) or not stop.opened:
         return None
     outside = stop.outside(start(stop.opened[0]), start(stop.opened[0])[0])
-    if outside is None and not stop.at_end:
+    if outside is None and not stop.at_end and stop.sign not in ("]", "}"):
         return None
     at = _one(stop.line, stop.column)
     if outside is not None:
@@ -154,15 +155,31 @@ def _bracket(stop: Stop) -> Broken | None:
 
 
 def _comma(stop: Stop) -> Broken | None:
-    """A key in brackets that was taken for the end of the value before it."""
-    if not isinstance(stop.error, ParserError) or not stop.opened or not isinstance(stop.last, ScalarToken):
+    """Between brackets, a comma too many or too few; a key is taken for the end of the value before it."""
+    if not isinstance(stop.error, ParserError) or not stop.opened:
         return None
-    if stop.text[stop.column : stop.column + 1] != ":":
+    if stop.sign == ",":
+        return Broken(_told("nothing is before this comma"), _one(stop.line, stop.column), "leave it out")
+    if stop.sign != ":":
+        return Broken(_told("no comma is before this"), _one(stop.line, stop.column), "write one")
+    if not isinstance(stop.last, ScalarToken):
         return None
     line, column = start(stop.last)
     at = (line, column, line, stop.column if line == stop.line else max(stop.end(line), column + 1))
+    said = "no comma is between this and the next key"
+    return Broken(_told(said), at, "write it, or quote the text with the colon")
+
+
+def _more(stop: Stop) -> Broken | None:
+    """Something behind a value that its quote or bracket has ended."""
+    last = stop.last
+    ended = isinstance(last, FlowSequenceEndToken | FlowMappingEndToken) or (
+        isinstance(last, ScalarToken) and not last.plain
+    )
+    if not ended or not isinstance(stop.error, ParserError) or last.end_mark.line != stop.line:
+        return None
     return Broken(
-        _told("no comma is between this and the next key"), at, "write it, or quote the text with the colon"
+        _told("the value ended before this"), _one(stop.line, stop.column), "leave it out, or quote it all"
     )
 
 
@@ -209,6 +226,10 @@ def _sign(stop: Stop) -> Broken | None:
     """A sign of YAML where text was meant: `*H100*`."""
     line, column = stop.began
     sign = stop.on(line)[column : column + 1]
+    if stop.problem == "did not find expected comment or line break":
+        return Broken(
+            _told(f"unquoted {sign} begins a text of several lines"), _one(stop.line, stop.column), _QUOTE
+        )
     if stop.context in _SIGNS:
         said = f"unquoted {sign} begins {_SIGNS[stop.context]}, and this is none"
     elif stop.problem == "found character that cannot start any token" and sign in ("@", "`", "%"):
@@ -216,13 +237,13 @@ def _sign(stop: Stop) -> Broken | None:
     else:
         return None
     at = (line, column, line, max(stop.column, column + 1) if line == stop.line else column + 1)
-    return Broken(_told(said), at, "quote it if it is text")
+    return Broken(_told(said), at, _QUOTE)
 
 
 def _as_told(stop: Stop) -> Broken:
     """What the parser says, where it says it."""
     at = _one(stop.line, stop.column)
-    if stop.text[stop.column : stop.column + 1] == "\t":
+    if stop.sign == "\t":
         return Broken(_told("a tab stands where only spaces may"), at, "indent with spaces")
     if stop.problem == "block sequence entries are not allowed in this context":
         return Broken(_told("a list does not begin here"), at, "begin it on the next line, or write [A, B]")
@@ -233,6 +254,6 @@ def _as_told(stop: Stop) -> Broken:
 
 
 _RULES: Sequence[Callable[[Stop], Broken | None]] = (
-    _conflict, _template, _document, _no_colon, _colon, _quote, _bracket, _comma, _indentation, _escape, _sign,
+    _conflict, _template, _document, _no_colon, _colon, _quote, _bracket, _comma, _more, _indentation, _escape, _sign,
     _as_told,
 )  # fmt: skip
