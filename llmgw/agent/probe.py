@@ -2,7 +2,8 @@
 
 Called once by `agent.serve`. A wrapper script that was asked for its version could start a server; a
 console script's interpreter and the metadata beside it give the version for nothing. Where only a Python
-is configured, it is asked in one line of our own whether it could import the engine, which imports nothing.
+is configured, it is asked in one line of our own whether it could import the engine, which imports nothing:
+a binary with a Python's name and a Python's library, for a script may call itself anything.
 """
 
 import os
@@ -28,6 +29,8 @@ _LONGEST = 1 << 20
 _FINDS = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
 
 _SHEBANG = re.compile(rb"#![ \t]*(\S+)(?:[ \t]+(\S+))?[^\n]*\n(?:'''exec'\s+(\"[^\"]+\"|\S+))?")
+_PYTHON = re.compile(r"(?:python|pypy)(?:\d+(?:\.\d+)*\w?)?\Z", re.ASCII)
+_ELF = b"\x7fELF"
 _DIST = re.compile(r"(?P<name>.+)-(?P<version>[^-]+)\.dist-info\Z")
 
 
@@ -78,7 +81,20 @@ def imports(interpreter: pathlib.Path, module: str, within: float = ASKED_WITHIN
 
 
 def _is_python(program: pathlib.Path) -> bool:
-    return program.name.startswith("python")
+    """Whether it is an interpreter, and no script or wrapper of that name: links of an environment are followed."""
+    real = pathlib.Path(os.path.realpath(program))
+    if not (_PYTHON.match(program.name) and _PYTHON.match(real.name)):
+        return False
+    try:
+        binary = _beginning(real, len(_ELF)) == _ELF
+    except OSError:
+        return False
+    return binary and _has_library(real.parent.parent)
+
+
+def _has_library(prefix: pathlib.Path) -> bool:
+    """Whether a Python's own library is below `prefix`, or the word of an environment made of copies where it is."""
+    return any(prefix.glob("lib*/py*3*/os.py")) or (prefix / "pyvenv.cfg").is_file()
 
 
 def version(program: pathlib.Path, engine: str) -> str:

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import shutil
 import sys
 
 import pytest
@@ -80,10 +81,15 @@ def test_a_configured_program_replaces_the_usual_names(tmp_path: pathlib.Path) -
 
 
 def fake_python(tmp_path: pathlib.Path, does: str) -> pathlib.Path:
-    """Something that calls itself a Python, has SGLang's metadata beside it, and notes how it was run."""
+    """A real interpreter that has SGLang's metadata beside it, notes how it was run, and does this before anything."""
     python = environment(tmp_path / "v", "sglang", "0.5.23")
-    python.unlink()
-    return script(python, f'#!/bin/sh\necho "$@" >> {tmp_path / "runs"}\n{does}\n')
+    (tmp_path / "v" / "pyvenv.cfg").write_text(f"home = {sys.base_prefix}/bin\n")
+    release = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    site = tmp_path / "v" / "lib" / release / "site-packages"
+    site.mkdir(parents=True, exist_ok=True)
+    noted = f"open({str(tmp_path / 'runs')!r}, 'a').write(' '.join(sys.orig_argv[1:]) + '\\n')"
+    (site / "sitecustomize.py").write_text(f"import os, sys, time\n{noted}\n{does}\n")
+    return python
 
 
 @pytest.mark.parametrize(("code", "version"), [(0, ["0.5.23"]), (1, []), (127, [])])
@@ -91,7 +97,7 @@ def test_a_bare_interpreter_is_asked_once_and_its_exit_code_is_the_answer(
     tmp_path: pathlib.Path, code: int, version: list[str]
 ) -> None:
     """SGLang is a module too. A Python that starts is no proof, and neither is metadata that was left behind."""
-    python = fake_python(tmp_path, f"exit {code}")
+    python = fake_python(tmp_path, f"os._exit({code})")
     assert [engine.version for engine in find({"sglang": str(python)}, "")] == version
     (asked,) = (tmp_path / "runs").read_text().splitlines()
     assert asked.startswith("-c import importlib.util")
@@ -99,10 +105,54 @@ def test_a_bare_interpreter_is_asked_once_and_its_exit_code_is_the_answer(
     assert asked.endswith("sglang")
 
 
+WRAPPERS = ("python-sglang", "python3", "python3.12", "pythonw")
+
+
+@pytest.mark.parametrize("name", WRAPPERS)
+@pytest.mark.parametrize("link", [False, True])
+def test_a_wrapper_that_calls_itself_a_python_is_not_run(
+    tmp_path: pathlib.Path, name: str, *, link: bool
+) -> None:
+    """A shell's script that execs a server, by whatever name or link: it is there, and that is all we say."""
+    trap = tmp_path / "it-was-run"
+    environment(tmp_path / "v", "sglang", "0.5.23")
+    program = script(tmp_path / "shims" / "run.sh", f'#!/bin/sh\ntouch {trap}\nexec {sys.executable} "$@"\n')
+    (tmp_path / "v" / "bin" / "python3.12").unlink()
+    called = tmp_path / "v" / "bin" / name
+    if link:
+        called.symlink_to(program)
+    else:
+        program.rename(called)
+    assert find({"sglang": str(called)}, "") == (InstalledEngine("sglang", "", str(called)),)
+    assert not trap.exists()
+
+
+@pytest.mark.parametrize("name", WRAPPERS)
+def test_a_binary_that_calls_itself_a_python_is_not_run(tmp_path: pathlib.Path, name: str) -> None:
+    """A compiled server, or a link to one, has no Python's library beside it."""
+    copied, linked = tmp_path / "copied" / "bin" / name, tmp_path / "linked" / "bin" / name
+    for each in (copied, linked):
+        each.parent.mkdir(parents=True)
+    shutil.copy("/bin/sh", copied)
+    linked.symlink_to("/bin/sh")
+    for each in (copied, linked):
+        assert find({"sglang": str(each)}, "") == (InstalledEngine("sglang", "", str(each)),)
+
+
+def test_an_environment_made_of_copies_is_asked(tmp_path: pathlib.Path) -> None:
+    """`python -m venv --copies`: a binary that is no link, and the word of the environment for the library."""
+    python = fake_python(tmp_path, "os._exit(0)")
+    python.unlink()
+    shutil.copy(os.path.realpath(sys.executable), python)
+    assert [engine.version for engine in find({"sglang": str(python)}, "")] == ["0.5.23"]
+
+
 def test_an_interpreter_that_does_not_answer_costs_its_bound(tmp_path: pathlib.Path) -> None:
     """It is killed, and what it would have said is nobody's answer."""
-    python = fake_python(tmp_path, f"echo $$ > {tmp_path / 'pid'}; exec sleep 600")
-    assert not imports(python, "sglang", within=0.5)
+    python = fake_python(
+        tmp_path, f"open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)"
+    )
+    assert not imports(python, "sglang", within=2.0)
     assert not alive(int((tmp_path / "pid").read_text()))
 
 
