@@ -64,7 +64,7 @@ class Pulse:
             return ""
         lasting = show_seconds(steps * hang * SLOW)
         if probe.outcome == "answered" and self.load is not None:
-            return f"slow for {lasting}: no token since then, {count(self.load.running, 'request')} in flight"
+            return f"slow for {lasting}: no token since then, {_waits(self.load)}"
         return f"slow for {lasting}: {probe.said or 'its port refuses connections'}"
 
     @property
@@ -81,12 +81,17 @@ class Pulse:
         limit = show_seconds(hang)
         if probe.outcome == "answered":
             assert self.load is not None
-            return f"no progress for {limit} with {self.load.running} requests in flight"
+            return f"no progress for {limit} with {_waits(self.load)}"
         return f"no progress for {limit}: {probe.said}"
 
     def _moved(self, probe: Probe) -> bool:
         if probe.progress is not None and probe.progress != self.progress:
             return True
         if probe.outcome == "answered":
-            return probe.load is None or probe.load.running == 0
+            return probe.load is None or probe.load.idle
         return probe.outcome == "slow" and probe.cpu != self.cpu
+
+
+def _waits(load: Load) -> str:
+    """Who waits for an engine that stands still: none of them may have come into its batch."""
+    return f"{count(load.running, 'request')} in flight" if load.running else f"{load.waiting} waiting"

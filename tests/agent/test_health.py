@@ -89,6 +89,17 @@ def test_requests_that_stand_still_are_dead_though_health_says_200() -> None:
     assert judged(*[stuck] * 7) == "no progress for 1m with 3 requests in flight"
 
 
+def test_requests_that_only_wait_are_stuck_too() -> None:
+    """None of them came into the batch: an engine that takes nothing up for the hang limit is dead as well."""
+    stuck = Probe("answered", load=Load(running=0, waiting=2), progress=7.0)
+    assert judged(*[stuck] * 6) == ""
+    assert judged(*[stuck] * 7) == "no progress for 1m with 2 waiting"
+    assert Pulse(T0).after(stuck, T0 + 1).after(stuck, T0 + 12).slow(stuck, T0 + 12, HANG) == (
+        "slow for 10s: no token since then, 2 waiting"
+    )
+    assert judged(*[dataclasses.replace(stuck, progress=float(n)) for n in range(60)]) == ""
+
+
 def test_counters_that_move_are_work() -> None:
     """The same requests in flight for ten minutes, with tokens coming: alive."""
     assert judged(*[Probe("answered", load=BUSY, progress=float(n)) for n in range(60)]) == ""
@@ -237,7 +248,7 @@ def test_work_that_stands_still_is_dead(house: House) -> None:
             pid = await ready(house, agent, shard)
             os.kill(pid, signal.SIGUSR2)
             await until(lambda: house.last(shard.key).state == "failed", "failed")
-            assert house.last(shard.key).reason == "no progress for 600ms with 1 requests in flight"
+            assert house.last(shard.key).reason == "no progress for 600ms with 1 request in flight"
             await gone(agent, shard)
 
     asyncio.run(story())
