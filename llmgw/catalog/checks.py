@@ -153,12 +153,13 @@ def slots(item: Written, profile: AnyProfile) -> Iterator[Diagnostic]:
 
 def flag_twice(item: Written, profile: AnyProfile) -> Iterator[Diagnostic]:
     """E214: one flag in two spellings."""
-    if len({flags.canonical(flag) for flag in profile.args}) == len(profile.args):
+    meant = [flags.whole(flag, profile.engine) for flag in profile.args]
+    if len(set(meant)) == len(meant):
         return
-    counted = Counter(map(flags.canonical, profile.args))
-    for flag in profile.args:
-        if counted[flags.canonical(flag)] > 1:
-            said = f"flag `{flags.canonical(flag)}` is written in two spellings"
+    counted = Counter(meant)
+    for flag, name in zip(profile.args, meant, strict=True):
+        if counted[name] > 1:
+            said = f"flag `{name}` is written in two spellings"
             yield item.problem("E214", said, "args", flag, key=True, help="keep one of them")
 
 

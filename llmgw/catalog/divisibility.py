@@ -97,7 +97,7 @@ def stages(facts: ModelFacts, profile: Profile) -> Finding | None:
 
 def context_parallel(facts: ModelFacts, profile: Profile) -> Finding | None:
     """D11: decode context parallelism uses ranks that would hold copies of the same KV heads."""
-    size = options.number(profile, "decode-context-parallel-size", "dcp", default=1)
+    size = options.number(profile, "decode-context-parallel-size", default=1)
     ranks = profile.tensor_parallel
     if profile.engine != "vllm" or size == 1:
         return None

@@ -17,6 +17,7 @@ class EngineFacts:
 
     `owned` flags are written by llmgw, each with the field or the reason that stands for it.
     `power` flags run code or open files that the catalog's reader does not see.
+    `heard` flags are free, and llmgw goes by their values: each name and short form → the name.
     `exact` flags are free although an owned one begins with them. `abbreviates`: the engine
     accepts any unique beginning of a flag. `world` are the degrees whose product is the number of
     GPUs (none: no such rule). `start` and `stop` are the order of the ranks; a role that is not
@@ -27,6 +28,7 @@ class EngineFacts:
     name: str
     owned: Mapping[str, str]
     power: frozenset[str]
+    heard: Mapping[str, str]
     exact: frozenset[str] = frozenset()
     abbreviates: bool = True
     world: tuple[str, ...] = ()
@@ -39,6 +41,11 @@ class EngineFacts:
 def _owned(**fields: str) -> dict[str, str]:
     """Flags by the catalog field that sets them, turned to flag → field."""
     return {flag: field for field, flags in fields.items() for flag in flags.split()}
+
+
+def _heard(*flags: str) -> dict[str, str]:
+    """Each flag with its short forms (`name short …`), turned to spelling → name."""
+    return {spelled: flag.split()[0] for flag in flags for spelled in flag.split()}
 
 
 _PLACED = "llmgw gives each shard its own"
@@ -80,6 +87,11 @@ VLLM = EngineFacts(
             "enable-log-outputs", "ssl-ca-certs", "otlp-traces-endpoint", "collect-detailed-traces",
             "hf-config-path", "model-loader-extra-config", "kv-transfer-config",
         }
+    ),
+    heard=_heard(
+        "convert", "cpu-offload-gb", "decode-context-parallel-size dcp", "dtype", "enable-expert-parallel ep",
+        "enforce-eager", "hf-overrides", "kv-cache-dtype", "kv-cache-memory-bytes", "max-num-batched-tokens",
+        "max-num-seqs", "quantization q", "rope-scaling", "runner", "task",
     ),
     exact=frozenset({"tokenizer"}),
     world=("tensor_parallel", "pipeline_parallel", "data_parallel"),
@@ -124,6 +136,10 @@ SGLANG = EngineFacts(
             "log-requests-level", "crash-dump-folder", "remote-instance-weight-loader-seed-instance-ip",
             "file-storage-path", "custom-sigquit-handler", "forward-hooks",
         }
+    ),
+    heard=_heard(
+        "cpu-offload-gb", "dtype", "ep-size ep expert-parallel-size", "is-embedding", "json-model-override-args",
+        "kv-cache-dtype", "moe-dp-size", "quantization",
     ),
     world=("tensor_parallel", "pipeline_parallel"),
     stop=("rank0",),
@@ -174,6 +190,10 @@ LLAMACPP = EngineFacts(
             "hf-repo-draft", "hfd", "hfrd", "spec-draft-hf", "verbose", "v", "log-verbose", "verbosity", "lv",
             "log-verbosity",
         }
+    ),
+    heard=_heard(
+        "cache-ram cram", "cache-type-k ctk", "cache-type-v ctv", "embedding embeddings", "parallel", "rope-scaling",
+        "swa-full", "ubatch-size ub",
     ),
     abbreviates=False,
 )  # fmt: skip

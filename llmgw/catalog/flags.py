@@ -1,7 +1,8 @@
-"""Which engine arguments and environment variables a profile may not set, in every spelling.
+"""What an engine reads in a flag, in every spelling, and which arguments and variables a profile may not set.
 
-Called by `checks`. The names are data in `engine_facts`; this module knows how a flag can be
-written: with `_` or `-`, negated, dotted, or as a beginning that the engine would complete.
+Called by `checks`, and by `options` for the values that llmgw goes by. The names are data in `engine_facts`;
+this module knows how a flag can be written: with `_` or `-`, negated, dotted, by a short form, or as a
+beginning that the engine would complete.
 """
 
 import fnmatch
@@ -18,6 +19,26 @@ def canonical(flag: str) -> str:
     """The spelling that engines document: dashes, except in what follows a dot (a key inside a value)."""
     head, dot, inner = flag.partition(".")
     return head.replace("_", "-") + dot + inner
+
+
+def whole(flag: str, engine: str) -> str:
+    """`flag` by its own name where llmgw goes by its value, else as engines document it; a key inside it stays."""
+    return (_short_whole if len(flag) <= _SHORT else _whole)(flag, engine)
+
+
+def _whole(flag: str, engine: str) -> str:
+    spelled, facts = canonical(flag.lstrip("-")), FACTS[engine]
+    head, dot, inner = spelled.partition(".")
+    if head in facts.heard:
+        return facts.heard[head] + dot + inner
+    if not facts.abbreviates:
+        return spelled
+    # What could be two of them is refused by the engine.
+    begun = {name for written, name in facts.heard.items() if written.startswith(head)}
+    return begun.pop() + dot + inner if len(begun) == 1 else spelled
+
+
+_short_whole = functools.lru_cache(maxsize=8192)(_whole)
 
 
 def owned(flag: str, engine: str) -> str | None:

@@ -57,7 +57,7 @@ def layout(facts: ModelFacts, profile: Profile) -> Layout:
         full=-(-full // stages),
         windowed=-(-windowed // stages),
         window=facts.window,
-        row=_row(facts, profile) / options.number(profile, "decode-context-parallel-size", "dcp", default=1),
+        row=_row(facts, profile) / options.number(profile, "decode-context-parallel-size", default=1),
         state=_state(facts, profile),
     )
 
@@ -101,9 +101,9 @@ def _state(facts: ModelFacts, profile: Profile) -> int:
 
 def llama_context(facts: ModelFacts, profile: Profile, length: int) -> int:
     """Bytes of llama.cpp's context when each of its slots has `length` tokens."""
-    slots = options.number(profile, "parallel", "np", default=1)
+    slots = options.number(profile, "parallel", default=1)
     cells = _up(length, CELLS)
-    near = min(cells, _up(facts.window + options.number(profile, "ubatch-size", "ub", default=512), CELLS))
+    near = min(cells, _up(facts.window + options.number(profile, "ubatch-size", default=512), CELLS))
     if options.switched_on(profile, "swa-full"):
         near = cells
     each = _llama_row(facts, profile) * (facts.full * cells + facts.windowed * near)
@@ -114,8 +114,8 @@ def llama_context(facts: ModelFacts, profile: Profile, length: int) -> int:
 
 def _llama_row(facts: ModelFacts, profile: Profile) -> float:
     """Bytes of one cell in one layer."""
-    keys = _LLAMA_BITS.get(options.word(profile, "cache-type-k", "ctk", default="f16"), 16.0) / 8
-    values = _LLAMA_BITS.get(options.word(profile, "cache-type-v", "ctv", default="f16"), 16.0) / 8
+    keys = _LLAMA_BITS.get(options.word(profile, "cache-type-k", default="f16"), 16.0) / 8
+    values = _LLAMA_BITS.get(options.word(profile, "cache-type-v", default="f16"), 16.0) / 8
     if facts.latent:
         return (facts.latent.kv_rank + facts.latent.rope) * keys
     return facts.kv_heads * facts.head_size * (keys + values)

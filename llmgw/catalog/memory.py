@@ -66,6 +66,8 @@ class Estimate:
 
 _SOLD = {24: 23.55, 40: 39.49, 48: 44.42, 80: 79.18, 94: 93.0, 141: 139.8}
 """GiB or GB that cards are sold as → GiB that an engine finds on the smallest of them."""
+SOLD_AS = min((found - 0.005) / sold for sold, found in _SOLD.items())
+"""The least part of what a card is sold as that any reports (these figures have two digits): `gpu.memory` is as sold."""
 
 
 def physical(size: int) -> int:
@@ -115,7 +117,7 @@ def weights_per_card(facts: ModelFacts, weights: Weights, profile: Profile) -> i
 def _loaded(facts: ModelFacts, profile: Profile, weights: Weights) -> int:
     """Weights on a card after what the engine's own flags do to them."""
     size = weights_per_card(facts, weights, profile)
-    if facts.quantisation is None and options.word(profile, "quantization", "q").startswith("fp8"):
+    if facts.quantisation is None and options.word(profile, "quantization").startswith("fp8"):
         plain = (weights.embedding + weights.head) // profile.tensor_parallel
         size = plain + (size - plain) // 2
     return max(0, size - options.number(profile, "cpu-offload-gb", default=0) * GIB)
@@ -184,7 +186,7 @@ def _llamacpp(facts: ModelFacts, weights: Weights, profile: Profile, card: int) 
         Term("process", GIB // 2 if profile.gpus_per_node else 48 << 20),
     )
     # Without a length its slots share the context that the model was made for.
-    slots = options.number(profile, "parallel", "np", default=1)
+    slots = options.number(profile, "parallel", default=1)
     length = profile.max_model_len or facts.longest // slots
     wanted = dataclasses.replace(profile, max_model_len=length)
     cache = _Cache(context(kv.CELLS) // kv.CELLS, context)
@@ -192,7 +194,7 @@ def _llamacpp(facts: ModelFacts, weights: Weights, profile: Profile, card: int) 
 
 
 def _prompts(profile: Profile) -> tuple[str, ...]:
-    if options.given(profile, "cache-ram", "cram"):
+    if options.given(profile, "cache-ram"):
         return ()
     kept = f"llama-server keeps old prompts in up to {_OLD_PROMPTS // 1024} GiB of host memory beside this"
     return (f"{kept}; args: {{cache-ram: MIB}} bounds it",)
@@ -200,7 +202,7 @@ def _prompts(profile: Profile) -> tuple[str, ...]:
 
 def _compute(facts: ModelFacts, profile: Profile) -> int:
     """llama.cpp's buffer for one micro-batch: its activations and its mask; on a GPU its logits too."""
-    rows = options.number(profile, "ubatch-size", "ub", default=512)
+    rows = options.number(profile, "ubatch-size", default=512)
     experts = facts.experts
     width = max(facts.dense, experts.width * max(1, experts.active) if experts else 0)
     logits = facts.vocabulary if profile.gpus_per_node else 0

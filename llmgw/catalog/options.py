@@ -1,50 +1,51 @@
 """What a profile's arguments say about a model's size and split: the few that `divisibility` and `memory` ask for.
 
-Arguments have their canonical spelling here; an engine's short forms are named beside the long ones.
+They are asked for by name: short forms, and beginnings that the engine completes, are resolved by `flags`.
 """
 
+from llmgw.catalog import flags
 from llmgw.catalog.model import Profile
 
 Argument = str | int | float | bool | tuple[str, ...]
 
 
-def argument(profile: Profile, *names: str) -> Argument | None:
-    """The value of the first of `names` that is given."""
-    written = dict(profile.args)
-    return next((written[name] for name in names if name in written), None)
+def argument(profile: Profile, name: str) -> Argument | None:
+    """The value of a flag: the last one that is given, as an engine's parser has it."""
+    found = [value for flag, value in profile.args if flags.whole(flag, profile.engine) == name]
+    return found[-1] if found else None
 
 
 def given(profile: Profile, *names: str) -> bool:
     """Whether any of `names`, or a key inside one, is given."""
-    return any(flag.partition(".")[0] in names for flag, _ in profile.args)
+    return any(flags.whole(flag, profile.engine).partition(".")[0] in names for flag, _ in profile.args)
 
 
-def number(profile: Profile, *names: str, default: int) -> int:
+def number(profile: Profile, name: str, *, default: int) -> int:
     """A positive whole number, `default` where it is not given or no number."""
-    value = argument(profile, *names)
+    value = argument(profile, name)
     if isinstance(value, str) and value.isdecimal():
         value = int(value)
     return value if type(value) is int and value > 0 else default
 
 
-def word(profile: Profile, *names: str, default: str = "auto") -> str:
+def word(profile: Profile, name: str, *, default: str = "auto") -> str:
     """A text in lower case."""
-    value = argument(profile, *names)
+    value = argument(profile, name)
     return value.lower() if isinstance(value, str) else default
 
 
-def switched_on(profile: Profile, *names: str) -> bool:
+def switched_on(profile: Profile, name: str) -> bool:
     """Whether a flag without a value is set."""
-    return argument(profile, *names) is True
+    return argument(profile, name) is True
 
 
 def expert_parallel(profile: Profile) -> bool:
     """Whether experts are shared out whole instead of being cut."""
     if profile.engine == "sglang":
         return expert_parallel_size(profile) > 1
-    return switched_on(profile, "enable-expert-parallel", "ep")
+    return switched_on(profile, "enable-expert-parallel")
 
 
 def expert_parallel_size(profile: Profile) -> int:
     """SGLang's size of expert parallelism."""
-    return number(profile, "ep-size", "ep", "expert-parallel-size", default=1)
+    return number(profile, "ep-size", default=1)

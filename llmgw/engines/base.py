@@ -17,7 +17,6 @@ from llmgw.fleet.shard import ShardSpec
 from llmgw.kit.text import safe
 
 Env = tuple[tuple[str, str], ...]
-Argument = str | int | float | bool | tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -152,11 +151,6 @@ def flags(profile: Profile, *, without: Iterable[str] = ()) -> tuple[str, ...]:
         else:
             found += [f"--{flag}", str(value)]
     return tuple(found)
-
-
-def arguments(profile: Profile) -> Mapping[str, Argument]:
-    """The profile's own engine arguments, by flag as `flags` spells it, without the dashes."""
-    return {_flag(key): value for key, value in profile.args}
 
 
 def _flag(key: str) -> str:

@@ -7,6 +7,7 @@ worker that it cannot reach, so they listen before it starts, and are ready only
 import pathlib
 from typing import Literal
 
+from llmgw.catalog import options
 from llmgw.engines import base
 from llmgw.errors import Failed
 from llmgw.fleet.shard import ShardSpec
@@ -46,8 +47,7 @@ class LlamaCpp:
 
 def _canary(spec: ShardSpec) -> base.Canary:
     """A server that was started for embeddings refuses completions."""
-    arguments = base.arguments(spec.profile)
-    embeds = any(arguments.get(flag) is True for flag in ("embedding", "embeddings"))
+    embeds = options.switched_on(spec.profile, "embedding")
     return base.EMBEDDING if embeds else base.COMPLETION
 
 

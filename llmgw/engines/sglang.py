@@ -7,6 +7,7 @@ tree: "killed by SIGKILL" is then no sign of the kernel's out-of-memory killer.
 import pathlib
 from typing import Literal
 
+from llmgw.catalog import options
 from llmgw.engines import base
 from llmgw.fleet.shard import ShardSpec
 
@@ -62,7 +63,7 @@ class Sglang:
 
 
 def _canary(spec: ShardSpec) -> base.Canary:
-    embeds = base.arguments(spec.profile).get("is-embedding") is True
+    embeds = options.switched_on(spec.profile, "is-embedding")
     return base.EMBEDDING if embeds else base.COMPLETION
 
 

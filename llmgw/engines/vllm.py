@@ -6,6 +6,7 @@ health stays 200 over a dead worker, so an exit of any rank decides, never healt
 
 from typing import Literal
 
+from llmgw.catalog import options
 from llmgw.engines import base
 from llmgw.errors import Failed
 from llmgw.fleet.shard import ShardSpec
@@ -62,11 +63,9 @@ class Vllm:
 
 def _canary(spec: ShardSpec) -> base.Canary:
     """Pooling models complete nothing; `--task` is how releases before `--runner` and `--convert` say it."""
-    arguments = base.arguments(spec.profile)
+    task, runner, convert = (options.word(spec.profile, name) for name in ("task", "runner", "convert"))
     embeds = (
-        arguments.get("task") in ("embed", "embedding")
-        or arguments.get("convert") == "embed"
-        or (arguments.get("runner") == "pooling" and arguments.get("convert", "auto") == "auto")
+        task in ("embed", "embedding") or convert == "embed" or (runner == "pooling" and convert == "auto")
     )
     return base.EMBEDDING if embeds else base.COMPLETION
 

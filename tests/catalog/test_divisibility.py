@@ -200,6 +200,32 @@ def test_d11_context_parallel(config: models.Config, tensor: int, size: int, cod
     assert refused(config, profile("vllm", tensor, args=args)) == codes
 
 
+@pytest.mark.parametrize(
+    ("config", "tensor", "args", "codes"),
+    [
+        (models.QWEN3_30B_A3B, 4, (("decode-context-parallel", 2),), ["E511"]),
+        (models.QWEN3_30B_A3B, 4, (("dcp", "2"),), ["E511"]),
+        (models.QWEN3_30B_A3B, 8, (("decode-context-par", 2),), []),
+        (models.LLAMA_8B, 2, (("enable-expert", True),), ["E514"]),
+        (models.LLAMA_8B, 2, (("enable-expert", False),), []),
+        (models.QWEN3_235B_FP8, 8, (("enable-exp", True),), []),
+        (models.QWEN3_235B_FP8, 8, (("enable-prefix-caching", True),), ["E505"]),
+    ],
+)
+def test_a_beginning_of_a_flag_counts_as_the_flag(
+    config: models.Config, tensor: int, args: tuple[tuple[str, Any], ...], codes: list[str]
+) -> None:
+    """The engine's parser completes it, so what it decides is decided."""
+    assert refused(config, profile("vllm", tensor, args=args)) == codes
+
+
+def test_of_one_flag_written_twice_the_last_counts() -> None:
+    """As the engine's parser has it."""
+    twice = (("decode-context-parallel", 3), ("decode-context-parallel-size", 2))
+    assert refused(models.QWEN3_30B_A3B, profile("vllm", 8, args=twice)) == []
+    assert refused(models.QWEN3_30B_A3B, profile("vllm", 8, args=twice[::-1])) == ["E511"]
+
+
 def test_d12_is_a_warning() -> None:
     """Some engines give each rank the whole vision tower."""
     config = models.nested(models.LLAMA_8B, vision_heads=6)

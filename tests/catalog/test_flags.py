@@ -63,6 +63,33 @@ def test_other_flags_are_free(engine: str, flag: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("engine", "flag", "meant"),
+    [
+        ("vllm", "decode_context_parallel_size", "decode-context-parallel-size"),
+        ("vllm", "decode-context-parallel", "decode-context-parallel-size"),
+        ("vllm", "dcp", "decode-context-parallel-size"),
+        ("vllm", "enable-expert", "enable-expert-parallel"),
+        ("vllm", "max_num_seq", "max-num-seqs"),
+        ("vllm", "hf-over.rope_parameters.factor", "hf-overrides.rope_parameters.factor"),
+        ("sglang", "expert-parallel-size", "ep-size"),
+        ("sglang", "ep", "ep-size"),
+        ("sglang", "is-emb", "is-embedding"),
+        ("llamacpp", "ub", "ubatch-size"),
+        # Two flags begin like this, or none that llmgw goes by; llama.cpp completes nothing.
+        ("vllm", "max-num", "max-num"),
+        ("vllm", "enable_prefix_caching", "enable-prefix-caching"),
+        ("vllm", "kv-cache-dtype-skip-layers", "kv-cache-dtype-skip-layers"),
+        ("vllm", "no-enforce-eager", "no-enforce-eager"),
+        ("sglang", "decode-context-parallel", "decode-context-parallel"),
+        ("llamacpp", "ubatch", "ubatch"),
+    ],
+)
+def test_flags_that_llmgw_goes_by_are_known_in_every_spelling(engine: str, flag: str, meant: str) -> None:
+    """A value that the engine takes and nobody here hears is a check that was not made."""
+    assert flags.whole(flag, engine) == meant
+
+
+@pytest.mark.parametrize(
     "flag", ["trust-remote-code", "trust_remote_code", "trust-rem", "no-trust-remote-code"]
 )
 def test_power_has_every_spelling_too(flag: str) -> None:
@@ -131,6 +158,7 @@ def test_no_long_name_is_remembered() -> None:
     def look() -> None:
         for name in (letter * size for letter in "abcdefgh"):
             assert flags.owned(name, "vllm") is flags.powerful(name, "vllm") is flags.reserved(name) is None
+            assert flags.whole(name, "vllm") == name
 
     kept, most = held_after(look)
 

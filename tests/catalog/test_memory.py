@@ -47,6 +47,26 @@ def test_the_table_of_published_logs_holds() -> None:
     assert outcome.figures["kv_bytes_per_token_exact"] == "103/103"
 
 
+@pytest.mark.parametrize(
+    ("whole", "short"),
+    [
+        (("max-num-seqs", 32), ("max-num-seq", 32)),
+        (("kv-cache-dtype", "fp8"), ("kv-cache-d", "fp8")),
+        (("decode-context-parallel-size", 2), ("decode-context-parallel", 2)),
+        (("enforce-eager", True), ("enforce", True)),
+        (("kv-cache-memory-bytes", 1 << 30), ("kv-cache-memory", 1 << 30)),
+    ],
+)
+def test_a_beginning_of_a_flag_weighs_as_much(whole: tuple[str, Any], short: tuple[str, Any]) -> None:
+    """The engine's parser completes it; an estimate that does not hear it is another engine's."""
+    of = facts(models.QWEN3_30B_A3B)
+    plain = found(of, vllm(8, engine_version=">=0.21"))
+    assert found(of, vllm(8, args=(whole,), engine_version=">=0.21")) != plain
+    assert found(of, vllm(8, args=(short,), engine_version=">=0.21")) == found(
+        of, vllm(8, args=(whole,), engine_version=">=0.21")
+    )
+
+
 def test_terms_add_up() -> None:
     """The budget is the sum of what is listed and what is left, to the byte."""
     for profile in (

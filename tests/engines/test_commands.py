@@ -139,6 +139,8 @@ def test_only_rank_0_answers_and_workers_join(engine: str) -> None:
         ("llamacpp", (("--embedding", True),)),
         ("vllm", (("task", "embed"),)),
         ("vllm", (("runner", "pooling"),)),
+        ("vllm", (("conv", "embed"),)),
+        ("sglang", (("is-embed", True),)),
         ("vllm", (("runner", "pooling"), ("convert", "embed"))),
         ("sglang", (("is_embedding", True),)),
     ],
