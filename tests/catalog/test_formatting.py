@@ -300,7 +300,10 @@ def test_what_is_not_there_is_said(here: pathlib.Path) -> None:
     """A slip in a path is an error."""
     result = CliRunner().invoke(fmt.command, ["catalog/absent.yaml"])
 
-    assert "cannot format catalog/absent.yaml: there is no such file" in str(result.exception)
+    absent = here / "absent.yaml"
+    assert f"cannot format catalog/absent.yaml: there is no file or directory {absent}" in str(
+        result.exception
+    )
 
 
 def test_the_examples_are_formatted() -> None:
