@@ -1,13 +1,14 @@
 """How many GPUs a profile takes, and whether its numbers agree.
 
 Called by `checks` (do they agree?) and `resolve` (what was left out?). The rule of each engine is
-data in `engine_facts`: the product of its `world` degrees is nodes × gpus_per_node; on CPU it
-counts processes, which the nodes share evenly; llama.cpp has no such rule.
+data in `engine_facts`: the product of its `world` degrees and `wider` flags is nodes × gpus_per_node;
+on CPU it counts processes, which the nodes share evenly; llama.cpp has no such rule.
 """
 
 import dataclasses
 import math
 
+from llmgw.catalog import options
 from llmgw.catalog.documents import AnyProfile, LlamacppDocument, SglangDocument, VllmDocument
 from llmgw.catalog.engine_facts import FACTS
 from llmgw.kit.text import count
@@ -43,7 +44,13 @@ def _others(profile: VllmDocument | SglangDocument) -> int:
     for name in FACTS[profile.engine].world:
         if name != "tensor_parallel":
             found *= int(getattr(profile, name))
-    return found
+    return found * math.prod(size for _, size in _wider(profile))
+
+
+def _wider(profile: AnyProfile) -> list[tuple[str, int]]:
+    """The engine's own flags that multiply its GPUs, with the sizes that `profile` gives them."""
+    written, engine = profile.args.items(), profile.engine
+    return [(name, options.positive(options.last(written, engine, name), 1)) for name in FACTS[engine].wider]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -60,7 +67,7 @@ def disagreement(profile: AnyProfile) -> Disagreement | None:
     world = FACTS[profile.engine].world
     if not world:
         return None
-    degrees = [(name, int(getattr(found, name))) for name in world]
+    degrees = [*((name, int(getattr(found, name))) for name in world), *_wider(profile)]
     need = math.prod([value for _, value in degrees])
     if not found.gpus_per_node:
         return _on_cpu(found, degrees, need)

@@ -6,7 +6,7 @@ goes to `resolve`. A rule yields diagnostics and changes nothing; the lists of t
     E206 source        E211 owned flag   E212 power flag  E213 environment  E214 flag twice
     E215 slots         E301-E306         names: see `references`          E307 too many
     E401 products      E402 bounds       E403 no cpu      E404 attention DP E405 gpu on CPU
-    E406 Ray over nodes
+    E406 Ray over nodes E407 groups cut by nodes
     W502 YAML 1.1      W503 unchecked    W504 moving revision
 """
 
@@ -110,6 +110,18 @@ def attention_parallel(item: Written, profile: AnyProfile) -> Iterator[Diagnosti
         )
 
 
+def whole_nodes(item: Written, profile: AnyProfile) -> Iterator[Diagnostic]:
+    """E407: nodes share the groups of a degree evenly, or a group has whole nodes."""
+    degree = FACTS[profile.engine].apart
+    if profile.nodes == 1 or not degree:
+        return
+    groups, nodes = int(getattr(profile, degree)), profile.nodes
+    if groups % nodes and nodes % groups:
+        said = f"{degree} {groups} over {nodes} nodes: neither number divides the other"
+        needs = f"{profile.engine} needs a {degree} that divides nodes or is a multiple of them"
+        yield item.problem("E407", said, degree, key=True, help=needs)
+
+
 def joined(item: Written, profile: AnyProfile) -> Iterator[Diagnostic]:
     """E406: llmgw starts no Ray cluster; several nodes are joined by vLLM itself."""
     if isinstance(profile, VllmDocument) and profile.nodes > 1 and profile.distributed != "mp":
@@ -203,6 +215,7 @@ PROFILE_RULES: tuple[tuple[_ProfileRule, frozenset[str]], ...] = (
     (products, _SHAPE),
     (devices, _SHAPE | {"cpu", "gpu"}),
     (attention_parallel, _SHAPE),
+    (whole_nodes, _SHAPE),
     (joined, frozenset({"nodes", "distributed"})),
     (arguments, frozenset({"args", "allow_unsafe_args"})),
     (slots, frozenset({"args"})),

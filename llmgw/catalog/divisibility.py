@@ -50,8 +50,7 @@ def padded_vocabulary(facts: ModelFacts) -> int:
 
 def ffn(facts: ModelFacts, profile: Profile) -> Finding | None:
     """D4: the intermediate size of every layer is cut into equal parts."""
-    ranks = profile.tensor_parallel
-    for name, width in widths(facts, profile):
+    for name, width, ranks in widths(facts, profile):
         if width % ranks:
             return Finding(
                 4, TENSOR, f"the intermediate size of {name}, {width}, is not divisible by {ranks}"
@@ -194,7 +193,7 @@ def _with_degrees(finding: Finding, facts: ModelFacts, profile: Profile) -> Find
         return finding
     fine = [ranks for ranks in (1, 2, 4, 8, 16, 32) if not _refused(facts, _with(profile, ranks))]
     if not fine:
-        return finding
+        return dataclasses.replace(finding, help=finding.help.removeprefix("or "))
     named = (
         f"tensor_parallel {', '.join(map(str, fine[:-1]))} or {fine[-1]}"
         if fine[1:]

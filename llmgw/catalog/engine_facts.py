@@ -20,7 +20,8 @@ class EngineFacts:
     `heard` flags are free, and llmgw goes by their values: each name and short form → the name.
     `exact` flags are free although an owned one begins with them. `abbreviates`: the engine
     accepts any unique beginning of a flag. `world` are the degrees whose product is the number of
-    GPUs (none: no such rule). `start` and `stop` are the order of the ranks; a role that is not
+    GPUs (none: no such rule), `wider` are heard flags that multiply them too, and `apart` is the degree whose
+    groups no node boundary may cut: nodes share them evenly, or each has whole nodes. `start` and `stop` are the order of the ranks; a role that is not
     in `stop` is never signalled by itself. `shard_ports` are the consecutive ports one shard opens,
     from its HTTP port on. `unstaged` are model classes that it cannot cut into pipeline stages.
     """
@@ -32,6 +33,8 @@ class EngineFacts:
     exact: frozenset[str] = frozenset()
     abbreviates: bool = True
     world: tuple[str, ...] = ()
+    wider: tuple[str, ...] = ()
+    apart: str = ""
     start: tuple[Role, ...] = ("workers", "rank0")
     stop: tuple[Role, ...] = ("rank0", "workers")
     shard_ports: int = 1
@@ -91,10 +94,12 @@ VLLM = EngineFacts(
     heard=_heard(
         "convert", "cpu-offload-gb", "decode-context-parallel-size dcp", "dtype", "enable-expert-parallel ep",
         "enforce-eager", "hf-overrides", "kv-cache-dtype", "kv-cache-memory-bytes", "max-num-batched-tokens",
-        "max-num-seqs", "quantization q", "rope-scaling", "runner", "task",
+        "max-num-seqs", "prefill-context-parallel-size pcp", "quantization q", "rope-scaling", "runner", "task",
     ),
     exact=frozenset({"tokenizer"}),
     world=("tensor_parallel", "pipeline_parallel", "data_parallel"),
+    wider=("prefill-context-parallel-size",),
+    apart="data_parallel",
     # None declares the interface SupportsPP in vllm/model_executor/models, and each has an empty column PP in
     # docs/models/supported_models.md at 0046f770 (after 0.33). The empty column alone is no proof: that of
     # HCXVisionForCausalLM, which is staged, is empty too. Whisper's source (00a23257) says nothing of stages:
@@ -142,6 +147,7 @@ SGLANG = EngineFacts(
         "kv-cache-dtype", "moe-dp-size", "quantization",
     ),
     world=("tensor_parallel", "pipeline_parallel"),
+    apart="pipeline_parallel",
     stop=("rank0",),
     shard_ports=9,
 )  # fmt: skip

@@ -13,7 +13,7 @@ from typing import Literal
 from llmgw.catalog import kv, options, versions
 from llmgw.catalog.facts import ModelFacts, Weights
 from llmgw.catalog.model import Profile
-from llmgw.catalog.rules import sharing
+from llmgw.catalog.rules import expert_ranks, sharing
 from llmgw.catalog.vllm_terms import batch, terms
 
 GIB = 1 << 30
@@ -101,13 +101,12 @@ def weights_per_card(facts: ModelFacts, weights: Weights, profile: Profile) -> i
     Under SGLang's attention data parallelism each group of ranks has attention whole, and every rank the embedding.
     """
     ranks, stages, together = profile.tensor_parallel, profile.pipeline_parallel, sharing(profile)
-    spread = ranks * (profile.data_parallel if profile.engine == "vllm" else 1)
     ends = (weights.embedding, weights.head or (weights.embedding if facts.tied else 0))
     attention = weights.attention / together + weights.kv / min(together, facts.kv_heads or together)
     named = (
         weights.embedding + weights.head + weights.copied + weights.kv + weights.experts + weights.attention
     )
-    cut = (weights.total - named) / ranks + weights.experts / spread + attention
+    cut = (weights.total - named) / ranks + weights.experts / expert_ranks(profile) + attention
     embedded = ranks if together == profile.tensor_parallel else 1
     if stages == 1:
         return round(weights.copied + cut + weights.embedding / embedded + weights.head / ranks)
@@ -156,8 +155,8 @@ def _sglang(facts: ModelFacts, weights: Weights, profile: Profile, card: int) ->
 
 def _on_cpu(facts: ModelFacts, weights: Weights, profile: Profile, card: int) -> Estimate:
     """vLLM and SGLang on CPU: every process of a shard in the memory that the shard books."""
-    world = profile.tensor_parallel * profile.pipeline_parallel
-    here = max(1, world * (profile.data_parallel if profile.engine == "vllm" else 1) // profile.nodes)
+    world = expert_ranks(profile) * profile.pipeline_parallel
+    here = max(1, world // profile.nodes)
     loaded = Term("weights", here * _loaded(facts, profile, weights), "exact")
     processes = Term("processes", round((1.2 + 0.7 * here) * GIB))
     layout = kv.layout(facts, profile)

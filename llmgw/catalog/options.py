@@ -3,16 +3,28 @@
 They are asked for by name: short forms, and beginnings that the engine completes, are resolved by `flags`.
 """
 
+from collections.abc import Iterable
+from typing import TypeVar
+
 from llmgw.catalog import flags
 from llmgw.catalog.model import Profile
 
 Argument = str | int | float | bool | tuple[str, ...]
+V = TypeVar("V")
 
 
 def argument(profile: Profile, name: str) -> Argument | None:
-    """The value of a flag: the last one that is given, as an engine's parser has it."""
-    found = [value for flag, value in profile.args if flags.whole(flag, profile.engine) == name]
-    return found[-1] if found else None
+    """The value of a flag, None where it is not given."""
+    return last(profile.args, profile.engine, name)
+
+
+def last(args: Iterable[tuple[str, V]], engine: str, name: str) -> V | None:
+    """The value of the flag `name`: the last one that is given, as an engine's parser has it."""
+    found = None
+    for flag, value in args:
+        if flags.whole(flag, engine) == name:
+            found = value
+    return found
 
 
 def given(profile: Profile, *names: str) -> bool:
@@ -22,7 +34,11 @@ def given(profile: Profile, *names: str) -> bool:
 
 def number(profile: Profile, name: str, *, default: int) -> int:
     """A positive whole number, `default` where it is not given or no number."""
-    value = argument(profile, name)
+    return positive(argument(profile, name), default)
+
+
+def positive(value: object, default: int) -> int:
+    """`value` as a positive whole number, `default` where it is none."""
     if isinstance(value, str) and value.isdecimal():
         value = int(value)
     return value if type(value) is int and value > 0 else default
@@ -44,6 +60,11 @@ def expert_parallel(profile: Profile) -> bool:
     if profile.engine == "sglang":
         return expert_parallel_size(profile) > 1
     return switched_on(profile, "enable-expert-parallel")
+
+
+def prefill_ranks(profile: Profile) -> int:
+    """vLLM's ranks that share each prompt: prefill context parallelism."""
+    return number(profile, "prefill-context-parallel-size", default=1)
 
 
 def expert_parallel_size(profile: Profile) -> int:

@@ -15,11 +15,17 @@ from llmgw.catalog.rules import TENSOR, Finding, sharing, widths
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Matrix:
-    """One weight as tensor parallelism cuts it: by its inputs (`row`), or by its outputs."""
+    """One weight as `ranks` cut it: by its inputs (`row`), or by its outputs."""
 
     name: str
     length: int
+    ranks: int
     row: bool = True
+
+    @property
+    def share(self) -> int:
+        """Inputs or outputs of one rank."""
+        return self.length // self.ranks
 
 
 def _attention(facts: ModelFacts, ranks: int) -> Iterator[_Matrix]:
@@ -27,28 +33,28 @@ def _attention(facts: ModelFacts, ranks: int) -> Iterator[_Matrix]:
     if facts.latent is not None:
         mla = facts.latent
         if mla.value:
-            yield _Matrix("o_proj", facts.heads * mla.value)
+            yield _Matrix("o_proj", facts.heads * mla.value, ranks)
         if mla.nope:
-            yield _Matrix("q_b_proj", facts.heads * (mla.nope + mla.rope), row=False)
-            yield _Matrix("kv_b_proj", facts.heads * (mla.nope + mla.value), row=False)
+            yield _Matrix("q_b_proj", facts.heads * (mla.nope + mla.rope), ranks, row=False)
+            yield _Matrix("kv_b_proj", facts.heads * (mla.nope + mla.value), ranks, row=False)
         return
-    yield _Matrix("o_proj", facts.heads * facts.head_size)
-    yield _Matrix("q_proj", facts.heads * facts.head_size, row=False)
-    yield _Matrix("k_proj", max(facts.kv_heads, ranks) * facts.head_size, row=False)
+    yield _Matrix("o_proj", facts.heads * facts.head_size, ranks)
+    yield _Matrix("q_proj", facts.heads * facts.head_size, ranks, row=False)
+    yield _Matrix("k_proj", max(facts.kv_heads, ranks) * facts.head_size, ranks, row=False)
 
 
 def _matrices(facts: ModelFacts, profile: Profile) -> Iterator[_Matrix]:
-    """Every quantised weight that tensor parallelism cuts."""
+    """Every quantised weight that is cut."""
     if not _plain(facts, "self_attn", "o_proj", "attn"):
         yield from _attention(facts, sharing(profile))
-    for name, width in widths(facts, profile):
+    for name, width, ranks in widths(facts, profile):
         parts = {
             "the layers": ("mlp", "down_proj", "down)_proj"),
             "the shared experts": ("shared_expert", "shared_experts"),
         }.get(name, ("experts",))
         if width and not _plain(facts, *parts):
-            yield _Matrix(f"down_proj of {name}", width)
-            yield _Matrix(f"gate_proj of {name}", width, row=False)
+            yield _Matrix(f"down_proj of {name}", width, ranks)
+            yield _Matrix(f"gate_proj of {name}", width, ranks, row=False)
 
 
 _ELSEWHERE = ("visual", "vision", "model.visual", "model.vision", "lm_head")
@@ -70,27 +76,18 @@ _PADS = (0, 33)
 def fp8_blocks(facts: ModelFacts, profile: Profile) -> Finding | None:
     """D5: no scale of a block-quantised weight is cut in two."""
     found = facts.quantisation
-    ranks = profile.tensor_parallel
-    if found is None or found.block is None or ranks == 1:
+    if found is None or found.block is None:
         return None
     pads = versions.oldest(profile.engine_version) >= _PADS
     for matrix in _matrices(facts, profile):
-        if pads and matrix.name.endswith("an expert"):
+        if matrix.ranks == 1 or (pads and matrix.name.endswith("an expert")):
             continue
         block = found.block[1] if matrix.row else found.block[0]
-        share = matrix.length // _share_of(matrix, profile)
-        if share % block:
-            side = "in" if matrix.row else "out"
-            said = (
-                f"{matrix.name} has {share} {side}puts on each of {ranks} ranks, its FP8 blocks have {block}"
-            )
+        if matrix.share % block:
+            side = f"{matrix.share} {'in' if matrix.row else 'out'}puts"
+            said = f"{matrix.name} has {side} on each of {matrix.ranks} ranks, its FP8 blocks have {block}"
             return Finding(5, TENSOR, said, _padded(_apart(matrix)))
     return None
-
-
-def _share_of(matrix: _Matrix, profile: Profile) -> int:
-    attention = matrix.name.endswith("_proj")
-    return sharing(profile) if attention else profile.tensor_parallel
 
 
 def _apart(matrix: _Matrix) -> str:
@@ -133,13 +130,12 @@ _GROUPED = ("awq", "gptq", "auto-round", "compressed-tensors")
 def groups(facts: ModelFacts, profile: Profile) -> Finding | None:
     """D7: no group of a 4-bit weight is cut in two."""
     found = facts.quantisation
-    ranks = profile.tensor_parallel
-    if found is None or not found.group or not found.method.startswith(_GROUPED) or ranks == 1:
+    if found is None or not found.group or not found.method.startswith(_GROUPED):
         return None
     for matrix in _matrices(facts, profile):
-        share = matrix.length // _share_of(matrix, profile)
-        if matrix.row and share % found.group:
-            said = f"{matrix.name} has {share} inputs on each of {ranks} ranks, its groups have {found.group}"
+        if matrix.row and matrix.ranks > 1 and matrix.share % found.group:
+            share = f"{matrix.share} inputs on each of {matrix.ranks} ranks"
+            said = f"{matrix.name} has {share}, its groups have {found.group}"
             return Finding(7, TENSOR, said, _apart(matrix))
     return None
 
@@ -150,9 +146,9 @@ def marlin(facts: ModelFacts, profile: Profile) -> Finding | None:
     if found is None or not found.group or not found.method.startswith(_GROUPED) or groups(facts, profile):
         return None
     for matrix in _matrices(facts, profile):
-        share, step = matrix.length // _share_of(matrix, profile), 128 if matrix.row else 64
-        if share % step:
+        step = 128 if matrix.row else 64
+        if matrix.share % step:
             side = "in" if matrix.row else "out"
-            said = f"{matrix.name} has {share} {side}puts on each rank, no multiple of {step}: the fast kernels refuse it"
+            said = f"{matrix.name} has {matrix.share} {side}puts on each rank, no multiple of {step}: the fast kernels refuse it"
             return Finding(8, TENSOR, said, warning=True)
     return None

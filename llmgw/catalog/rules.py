@@ -34,10 +34,18 @@ def sharing(profile: Profile) -> int:
     return max(1, profile.tensor_parallel // inside)
 
 
-def widths(facts: ModelFacts, profile: Profile) -> Iterator[tuple[str, int]]:
-    """The intermediate sizes that tensor parallelism cuts. Expert parallelism leaves experts whole."""
-    yield "the layers", facts.dense
+def expert_ranks(profile: Profile) -> int:
+    """Ranks that share the experts: those of vLLM's data and context parallelism have a part of them too."""
+    if profile.engine != "vllm":
+        return profile.tensor_parallel
+    return profile.tensor_parallel * profile.data_parallel * options.prefill_ranks(profile)
+
+
+def widths(facts: ModelFacts, profile: Profile) -> Iterator[tuple[str, int, int]]:
+    """The intermediate sizes that are cut, and by how many ranks. Expert parallelism leaves experts whole."""
+    ranks = profile.tensor_parallel
+    yield "the layers", facts.dense, ranks
     if facts.experts:
-        yield "the shared experts", facts.experts.shared
+        yield "the shared experts", facts.experts.shared, ranks
         if profile.engine == "vllm" and not options.expert_parallel(profile):
-            yield "an expert", facts.experts.width
+            yield "an expert", facts.experts.width, expert_ranks(profile)

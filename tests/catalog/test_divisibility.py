@@ -31,6 +31,7 @@ def said(config: models.Config, of: Profile) -> Finding:
     return finding
 
 
+PCP = (("prefill-context-parallel-size", 2),)
 REAL: list[tuple[str, models.Config, Profile, str]] = [
     ("sglang#3345 DeepSeek-R1 TP32", models.DEEPSEEK_V3, profile("sglang", 32), "E505"),
     ("vllm#12256 DeepSeek-V3 TP32", models.DEEPSEEK_V3, profile("vllm", 32), "E505"),
@@ -41,6 +42,8 @@ REAL: list[tuple[str, models.Config, Profile, str]] = [
     ("vllm PR 48173 MiniMax-M2.7 TP8: 1536 / 8 = 192", models.MINIMAX_M2_FP8, profile("vllm", 8), "E505"),
     ("vllm#13640 Qwen2.5-VL-72B-AWQ TP2", models.QWEN25_VL_72B_AWQ, profile("vllm", 2), "E507"),
     ("Qwen3-14B TP5: 151936 is not divisible by 5", models.QWEN3_14B, profile("vllm", 5), "E503"),
+    ("Qwen3-235B-FP8 TP4 DP2: 1536 / 8", models.QWEN3_235B_FP8, profile("vllm", 4, data_parallel=2), "E505"),
+    ("the same TP4 PCP2", models.QWEN3_235B_FP8, profile("vllm", 4, args=PCP), "E505"),
     ("phi-2 at 8192", models.PHI_2, profile(max_model_len=8192), "E513"),
 ]
 """Not here: vllm#54178 and PR 44763. Neither text could be read, so there are no numbers to hold a rule to; PR
@@ -75,6 +78,15 @@ FINE: list[tuple[str, models.Config, Profile]] = [
     ("DeepSeek-V3 at what YaRN gives it", models.DEEPSEEK_V3, profile("vllm", 8, max_model_len=163840)),
     ("Qwen3-Next TP2", models.QWEN3_NEXT, profile("vllm", 2)),
     ("Scout TP4", models.SCOUT, profile("vllm", 4)),
+    ("Qwen3-235B-FP8 TP2 DP2", models.QWEN3_235B_FP8, profile("vllm", 2, data_parallel=2)),
+    ("TP4 DP2, experts apart", models.QWEN3_235B_FP8, profile("vllm", 4, data_parallel=2, args=EXPERTS)),
+    ("DeepSeek-V3 TP8 DP2: 2048 / 16", models.DEEPSEEK_V3, profile("vllm", 8, data_parallel=2)),
+    (
+        "SGLang's data parallel ranks cut no expert",
+        models.DEEPSEEK_V3,
+        profile("sglang", 16, data_parallel=16),
+    ),
+    ("dense DP2", models.QWEN3_14B, profile("vllm", 8, data_parallel=2)),
     ("gpt-oss TP2", models.GPT_OSS_20B, profile("vllm", 2)),
 ]
 
@@ -123,6 +135,23 @@ def test_d4_ffn() -> None:
     assert refused(decoder(2, 768, 12, 12, 1002, 64, 0, **wide, mlp_only_layers=[0]), profile("vllm", 4)) == [
         "E504"
     ]
+
+
+def test_experts_are_cut_by_data_parallel_ranks_too() -> None:
+    """As many parts as the estimate weighs, whatever the way they are stored; the refusal says how many."""
+    plain = {"num_experts": 16, "moe_intermediate_size": 250 * 2, "decoder_sparse_step": 1}
+    config = decoder(2, 1024, 8, 8, 1024, 64, 0, **plain)
+    assert refused(config, profile("vllm", 4)) == []
+    assert refused(config, profile("vllm", 4, data_parallel=2)) == ["E504"]
+    assert refused(config, profile("vllm", 4, data_parallel=2, args=EXPERTS)) == []
+    finding = said(models.QWEN3_235B_FP8, profile("vllm", 4, data_parallel=2))
+    assert finding.said.startswith("down_proj of an expert has 192 inputs on each of 8 ranks")
+    assert finding.help.startswith("tensor_parallel 1 or 2 would do; or args: {enable-expert-parallel: true}")
+    eight = said(models.QWEN3_235B_FP8, profile("vllm", 1, data_parallel=8))
+    assert eight.help == "args: {enable-expert-parallel: true}, or engine_version: '>=0.33'"
+    grouped = {**config, "moe_intermediate_size": 512, "quantization_config": models.AWQ}
+    assert refused(grouped, profile("vllm", 1, data_parallel=4)) == []
+    assert refused(grouped, profile("vllm", 1, data_parallel=8)) == ["E507"]
 
 
 def test_d5_leaves_out_what_is_not_quantised() -> None:

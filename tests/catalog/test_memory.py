@@ -202,6 +202,8 @@ def test_experts_are_shared_by_all_data_parallel_ranks() -> None:
     parts = Weights(total=100 * GIB, experts=80 * GIB)
     model = dataclasses.replace(facts_of(models.QWEN3_CODER_480B_FP8), weights=parts)
     assert weights_per_card(model, parts, vllm(1, data_parallel=8)) == 30 * GIB
+    context = (("prefill-context-parallel", 2),)
+    assert weights_per_card(model, parts, vllm(1, data_parallel=4, args=context)) == 30 * GIB
 
 
 def test_the_longest_sequence_that_fits_fits_and_one_longer_does_not() -> None:
