@@ -13,9 +13,10 @@ from collections.abc import Iterator
 
 from llmgw.kit.text import count, safe, shortened
 from llmgw.kit.units import show_bytes, show_seconds
+from llmgw.planning.cards import spans
 from llmgw.planning.fired import options
 from llmgw.planning.plan import NotPlaced, Plan
-from llmgw.planning.render import SECTIONS, counts, how_long, plan_lines, refusal_lines, spans, told_rows
+from llmgw.planning.render import SECTIONS, counts, how_long, plan_lines, refusal_lines, told_rows
 from llmgw.planning.rows import Row
 
 LIMIT = 65_536

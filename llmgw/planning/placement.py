@@ -11,13 +11,9 @@ from llmgw.catalog import versions
 from llmgw.catalog.model import Model, Profile
 from llmgw.fleet.expiry import Standing
 from llmgw.fleet.inventory import Room
-from llmgw.fleet.node import Gpu
 from llmgw.fleet.shard import PORTS_PER_SHARD, Peer, ShardSpec
 from llmgw.kit.units import show_bytes, show_memory
-from llmgw.planning.wants import allows
-
-SOLD_AS = 0.93
-"""A card reports less than it is sold as: 79.2 GiB for 80, 45.0 for 48 with ECC. `gpu.memory` is as sold."""
+from llmgw.planning.cards import few, usable
 
 DISK_RESERVE = 1 << 30
 """Bytes of disk that no download may take: engines write compile caches."""
@@ -118,20 +114,11 @@ def labels_match(site: Site, request: Request) -> str:
 
 
 def cards_free(site: Site, request: Request) -> str:
-    wanted = request.profile.gpus_per_node
-    if not wanted:
+    if not request.profile.gpus_per_node:
         return ""
     if site.room.info.gpus is None:
         return "its GPUs are not known"
-    most = max((len(usable(site.room, request, kind)) for kind in site.room.free), default=0)
-    if most >= wanted:
-        return ""
-    kind = f" of {'/'.join(request.profile.gpu_types)}" if request.profile.gpu_types else ""
-    holders = sorted(set(site.room.held_by.values()))
-    held = f"; {', '.join(holders)} hold the others" if holders else ""
-    spared = sum(gpu.uuid in request.spare for gpu in site.room.free_gpus())
-    short = f"; on {spared} more its memory ran out last time" if spared else ""
-    return f"{most} GPUs{kind} free, {wanted} needed{held}{short}"
+    return few(site.room, request.profile, request.spare)
 
 
 def cores_and_memory_fit(site: Site, request: Request) -> str:
@@ -182,21 +169,6 @@ RULES: tuple[Callable[[Site, Request], str], ...] = (
 _BESIDE_CARDS = tuple(rule for rule in RULES if rule is not cards_free)
 
 
-def usable(room: Room, request: Request, kind: str) -> list[Gpu]:
-    """The free cards of one type that `request` may use, in the node's order."""
-    profile, spare = request.profile, request.spare
-    if not allows(profile, kind):
-        return []
-    least, share = profile.gpu_memory * SOLD_AS, profile.gpu_memory_utilization
-    return [
-        gpu
-        for gpu in room.free.get(kind, ())
-        if (gpu.memory_total >= least or not gpu.memory_total)
-        and gpu.memory_total - gpu.foreign >= gpu.memory_total * share
-        and gpu.uuid not in spare
-    ]
-
-
 def refusals(sites: Iterable[Site], request: Request) -> list[NoFit]:
     """Every node's every reason not to take a shard of `request`."""
     return [
@@ -209,7 +181,8 @@ def refusals(sites: Iterable[Site], request: Request) -> list[NoFit]:
 
 def fits(site: Site, request: Request, kind: str) -> bool:
     """Whether the node can take a shard of `request` now, on cards of this type."""
-    if kind != CPU and len(usable(site.room, request, kind)) < request.profile.gpus_per_node:
+    profile = request.profile
+    if kind != CPU and len(usable(site.room, profile, request.spare, kind)) < profile.gpus_per_node:
         return False
     for rule in _BESIDE_CARDS:  # noqa: SIM110 - a generator would cost half of it
         if rule(site, request):
@@ -251,7 +224,10 @@ def specs(replica: str, request: Request, choice: Choice) -> tuple[ShardSpec, ..
             source=request.model.source,
             peers=peers,
             gpus=tuple(
-                [gpu.uuid for gpu in usable(site.room, request, choice.kind)[: profile.gpus_per_node]]
+                [
+                    gpu.uuid
+                    for gpu in usable(site.room, profile, request.spare, choice.kind)[: profile.gpus_per_node]
+                ]
             ),
             source_bytes=request.source_bytes,
         )

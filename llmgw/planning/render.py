@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from llmgw.kit.text import columns, count, fitted, safe
 from llmgw.kit.units import show_bytes, show_seconds
+from llmgw.planning.cards import spans
 from llmgw.planning.figures import disk_line, memory_line, ready_line
 from llmgw.planning.fired import options
 from llmgw.planning.plan import NotPlaced, Plan, Service
@@ -214,17 +215,6 @@ def _where(row: Row) -> str:
     shown = [f"{seat.node} GPU {spans(seat.cards)}" if seat.cards else seat.node for seat in seats]
     left = f", from {', '.join(row.left)}" if row.left else ""
     return safe(f"{verb} {', '.join(shown or row.nodes)}{left}")
-
-
-def spans(numbers: Sequence[int]) -> str:
-    """`0-3,6` of 0, 1, 2, 3 and 6."""
-    parts: list[list[int]] = []
-    for number in sorted(numbers):
-        if parts and parts[-1][-1] == number - 1:
-            parts[-1].append(number)
-        else:
-            parts.append([number])
-    return ",".join(str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in parts)
 
 
 def _bytes(row: Row) -> str:

@@ -10,13 +10,13 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator
 
 from llmgw.catalog.facts import ModelFacts
-from llmgw.catalog.memory import estimate
+from llmgw.catalog.memory import SOLD_AS, estimate
 from llmgw.catalog.model import Model, Profile
 from llmgw.fleet.inventory import room
 from llmgw.fleet.shard import ShardSpec
 from llmgw.kit.text import count
 from llmgw.kit.units import show_memory
-from llmgw.planning.placement import SOLD_AS, Request, Site, refusals
+from llmgw.planning.placement import Request, Site, refusals
 from llmgw.planning.view import View
 
 MOST_SITES = 64

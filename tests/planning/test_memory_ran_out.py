@@ -50,7 +50,7 @@ def test_the_reason_is_where_people_look() -> None:
     story.after(20).decides()
     assert story.last is not None
     (unplaced,) = story.last.unplaced
-    told = f"0 GPUs free, 2 needed; {story.ready('zed')[0]} hold the others; on 1 more its memory ran out last time"
+    told = f"0 GPUs free, 2 needed; {story.ready('zed')[0]} holds 1; on 1 more its memory ran out last time"
     assert told in [reason.said for reason in unplaced.reasons]
 
 

@@ -1,9 +1,16 @@
 """What placement's rules refuse, with which words; what is not known refuses nothing."""
 
+import dataclasses
+import random
+
 import pytest
 
-from llmgw.fleet.node import InstalledEngine
+from llmgw.fleet.inventory import Room, room
+from llmgw.fleet.node import Gpu, InstalledEngine, NodeInfo
+from llmgw.planning import cards
 from tests.planning.story import Story, a_catalog, a_model, a_node, a_profile
+
+GIB = 1 << 30
 
 
 def reasons(story: Story) -> list[str]:
@@ -41,3 +48,136 @@ def test_the_node_with_the_right_version_is_found_behind_the_others() -> None:
     story = Story(*old, a_node("new", engines=vllm("0.30.0")), catalog=a_catalog(a_model(), profiles=[NEWER]))
     story.runs()
     assert {shard.spec.node for shard in story.fleet.shards.values()} == {"new"}
+
+
+def a_card(
+    uuid: str = "g0", name: str = "H100", total: float = 80, foreign: float = 0, **more: object
+) -> Gpu:
+    """A card; its memory in GiB."""
+    return Gpu(uuid, name, round(total * GIB), None, round(foreign * GIB), **more)  # type: ignore[arg-type]
+
+
+def of_cards(*gpus: Gpu, **profile: object) -> Story:
+    """One node with these cards, and a model that asks for some."""
+    node = dataclasses.replace(a_node("n0"), gpus=gpus)
+    return Story(node, catalog=a_catalog(a_model(), profiles=[a_profile(**profile)]))
+
+
+CAUSES: list[tuple[tuple[Gpu, ...], dict[str, object], str]] = [
+    (
+        (a_card(foreign=79),),
+        {},
+        "n0: 0 GPUs free, 1 needed; GPU 0: 79 GiB of 80 GiB held by others, 72 GiB asked",
+    ),
+    (
+        (a_card(total=40), a_card("g1", total=24)),
+        {"gpu_memory": 80 * GIB},
+        "n0: 0 GPUs free, 1 needed; GPUs 0-1 have 24 GiB to 40 GiB, 80 GiB asked",
+    ),
+    (
+        (a_card(), a_card("g1")),
+        {"gpu_types": ("A100*",)},
+        "n0: 0 GPUs of A100* free, 1 needed; GPUs 0-1 are of type H100",
+    ),
+    (
+        (a_card(), a_card("g1", healthy=False, said="GPU is lost"), a_card("g2", foreign=40)),
+        {"gpus_per_node": 2},
+        "n0: 1 GPUs free, 2 needed; GPU 1 is withdrawn: GPU is lost; "
+        "GPU 2: 40 GiB of 80 GiB held by others, 72 GiB asked",
+    ),
+    (
+        (a_card(), a_card("g1", "A100")),
+        {"gpus_per_node": 2},
+        "n0: 1 A100 and 1 H100 free, 2 of one type needed",
+    ),
+    (
+        (a_card("MIG-0", "H100 MIG 3g.40gb", 39), a_card("MIG-1", "H100 MIG 3g.40gb", 39)),
+        {"gpus_per_node": 2, "tensor_parallel": 2},
+        "n0: 0 GPUs free, 2 needed; GPUs 0-1 are MIG slices, over which no model can be split",
+    ),
+]
+
+
+@pytest.mark.parametrize(("gpus", "profile", "said"), CAUSES)
+def test_every_cause_is_told_with_its_numbers(
+    gpus: tuple[Gpu, ...], profile: dict[str, object], said: str
+) -> None:
+    """How many are free is no answer to why the others are not."""
+    assert reasons(of_cards(*gpus, **profile)) == [said]
+
+
+@pytest.mark.parametrize("card", [a_card(total=0), a_card(total=0, foreign=5)])
+def test_memory_that_nobody_knows_refuses_nothing(card: Gpu) -> None:
+    """Whatever a stranger holds of it, and whatever the profile asks for."""
+    story = of_cards(card, gpu_memory=80 * GIB)
+    story.runs()
+    assert len(story.ready()) == 1
+
+
+@pytest.mark.parametrize(("sold", "found"), [(24, 23.55), (40, 39.5), (48, 44.42), (80, 79.18), (141, 139.8)])
+def test_a_card_is_what_it_is_sold_as(sold: int, found: float) -> None:
+    """Whatever part of that its driver and its error correction leave; and nothing smaller is."""
+    story = of_cards(a_card("less", total=found * 0.9), a_card("it", total=found), gpu_memory=sold * GIB)
+    story.runs()
+    assert [shard.spec.gpus for shard in story.fleet.shards.values()] == [("it",)]
+
+
+def test_one_slice_serves_what_is_not_split() -> None:
+    """A MIG slice is a card of its own for a profile of one process."""
+    story = of_cards(a_card("MIG-0", "H100 MIG 3g.40gb", 39), a_card("MIG-1", "H100 MIG 3g.40gb", 39))
+    story.runs()
+    assert [shard.spec.gpus for shard in story.fleet.shards.values()] == [("MIG-0",)]
+
+
+def test_a_gang_is_not_split_over_slices() -> None:
+    """One slice on each of two nodes makes no tensor parallel pair either."""
+    nodes = [
+        dataclasses.replace(a_node(name), gpus=(a_card(f"MIG-{name}", "H100 MIG 7g.80gb", 79),))
+        for name in "ab"
+    ]
+    pair = a_profile("pair", nodes=2, tensor_parallel=2)
+    story = Story(*nodes, catalog=a_catalog(a_model(profiles=("pair",)), profiles=[pair]))
+    slices = "0 GPUs free, 1 needed; GPU 0 is a MIG slice, over which no model can be split"
+    assert reasons(story) == [f"{name}: {slices}" for name in "ab"]
+
+
+def test_a_card_is_usable_or_there_is_a_cause() -> None:
+    """Drawn nodes, one card after the other: what the search would take is what the words do not name."""
+    chance = random.Random(34)
+    both = 0
+    for _ in range(3000):
+        gpu = _drawn(chance)
+        profile = a_profile(
+            gpu_types=chance.choice(((), ("H*",), ("A100",))),
+            gpu_memory=chance.choice((0, 0, 48 * GIB, 80 * GIB)),
+            gpu_memory_utilization=chance.choice((0.5, 0.9, 1.0)),
+            tensor_parallel=chance.choice((1, 2)),
+        )
+        spare = frozenset(chance.choice(((), (), (gpu.uuid,))))
+        there = _with(gpu, held=chance.random() < 0.2)
+        found = cards.usable(there, profile, spare, gpu.name)
+        told = cards.few(there, profile, spare)
+        assert bool(found) == (not told), (gpu, profile, told)
+        assert not told or told.count(";") == 1, told
+        both |= 1 << bool(found)
+    assert both == 3
+
+
+def _drawn(chance: random.Random) -> Gpu:
+    total = chance.choice((0, 44.42, 79.2))
+    return a_card(
+        chance.choice(("g0", "MIG-0")),
+        chance.choice(("H100", "A100")),
+        total,
+        chance.choice((0, 0, total / 20, total / 2, 3)),
+        healthy=chance.random() < 0.8,
+    )
+
+
+def _with(gpu: Gpu, *, held: bool) -> Room:
+    """The room of a node with this card, where somebody of ours may be on it."""
+    there = room(NodeInfo("n0", "n0", gpus=(gpu,)), ())
+    if held:
+        there.held_by[gpu.uuid] = "qwen/x7qf"
+        there.free = {}
+    return there

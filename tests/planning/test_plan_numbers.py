@@ -11,11 +11,12 @@ from llmgw.catalog.facts import ModelFacts, Weights
 from llmgw.catalog.model import Catalog, Place, Profile
 from llmgw.fleet.node import Gpu, InstalledEngine, NodeInfo
 from llmgw.kit.chance import seeded
+from llmgw.planning.cards import spans
 from llmgw.planning.costs import Known, Memory, Part, Sample, Seat, Seen, memory
 from llmgw.planning.desired import Desired, Marks
 from llmgw.planning.figures import disk_line, memory_line
 from llmgw.planning.plan import Plan, make_plan
-from llmgw.planning.render import plan_lines, spans, summary_lines
+from llmgw.planning.render import plan_lines, summary_lines
 from llmgw.planning.rows import Row
 from tests.planning.story import Story, a_catalog, a_model, a_node, a_profile
 from tests.support import models

@@ -57,7 +57,7 @@ def test_what_does_not_fit_says_why_on_every_node() -> None:
     assert story.last is not None
     (unplaced,) = story.last.unplaced
     assert {str(reason) for reason in unplaced.reasons} == {
-        f"n0: 0 GPUs free, 1 needed; {story.ready()[0]} hold the others",
+        f"n0: 0 GPUs free, 1 needed; {story.ready()[0]} holds 1",
         "n1: 0 GPUs free, 1 needed",
     }
 
