@@ -12,7 +12,7 @@ from itertools import chain
 from llmgw.catalog.model import Catalog
 from llmgw.fleet.expiry import Timers
 from llmgw.fleet.replica import Replica
-from llmgw.fleet.routes import Endpoint
+from llmgw.fleet.routes import Endpoint, RoutedModel
 from llmgw.fleet.shard import ShardKey, ShardSpec
 from llmgw.fleet.world import Fleet, Gateway
 from llmgw.planning.answers import Answers
@@ -36,7 +36,8 @@ class Board:
     those of them that the last table did not see; `moved` = the
     clock or a node or a gateway did, so that whatever hangs on time or reach is asked again. `stale` are
     models whose need has to be worked out again; those to which only replicas came that begin to come up
-    are in `joined`. `cordoned` says why a node takes nothing new: people's marks and quarantine.
+    are in `joined`. `staying` are models that left and serve on until the next one answers for their names, `moving` the
+    names that two tables have with different models. `cordoned` says why a node takes nothing new: people's marks and quarantine.
     """
 
     def __init__(self) -> None:
@@ -63,6 +64,10 @@ class Board:
         self.untold: set[str] = set()
         self.stale: set[str] = set()
         self.joined: dict[str, int] = {}
+        self.staying: frozenset[str] = frozenset()
+        self.moving: tuple[
+            tuple[RoutedModel, ...], tuple[RoutedModel, ...], Mapping[str, tuple[str, str]]
+        ] = ((), (), {})
         self.moved = True
         self._sound = True
         self._timers = Timers()

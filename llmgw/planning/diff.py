@@ -4,7 +4,7 @@ Called by `planning.plan`. Codes are stable: they are part of a plan's identity.
 """
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
 from llmgw.catalog.model import Catalog, Model, Place, Profile
@@ -153,9 +153,22 @@ def routing(old: Catalog | None, new: Catalog) -> list[Routing]:
     """Changes that start and stop nothing, for models that are in both catalogs; unused profiles last."""
     if old is None:
         return []
-    both = sorted(name for name in touched(old, new) if name in old.models and name in new.models)
+    others = sorted(touched(old, new))
+    both = [name for name in others if name in old.models and name in new.models]
     found = [change for name in both for change in _quiet(old, new, old.models[name], new.models[name])]
-    return [*found, *_unused(old, new)]
+    return [*found, *_inherited(old, new, others), *_unused(old, new)]
+
+
+def _inherited(old: Catalog, new: Catalog, others: Iterable[str]) -> Iterator[Routing]:
+    """The names that a new model gets from another one; between models that stay both lines tell it."""
+    whose = {name: model.name for model in old.models.values() for name in (model.name, *model.aliases)}
+    for heir in others:
+        if heir not in new.models or heir in old.models:
+            continue
+        for name in (heir, *new.models[heir].aliases):
+            if name in whose:
+                place = new.place(f"model/{heir}", "name" if name == heir else "aliases")
+                yield Routing(heir, f"{name} goes from {whose[name]} to {heir}, once {heir} is ready", place)
 
 
 def _quiet(old: Catalog, new: Catalog, was: Model, now: Model) -> Iterator[Routing]:

@@ -122,11 +122,13 @@ def _outage(plan: Plan, old: Catalog | None, new: Catalog) -> Iterator[Fired]:
     if old is None:
         return
     service = {each.model: each for each in plan.service}
-    before, after = owners(old), owners(new)
+    before, after, moved = owners(old), owners(new), dict(plan.moved)
     for name in sorted(before.keys() & after.keys()):
         was, is_now = before[name], after[name]
         if was == is_now and name != was:
             continue  # an alias of the same model: that model's own name is looked at
+        if was != is_now and moved.get(name):
+            continue  # who answers for it goes on until the next one does
         ready = service[was].now if was in service else 0
         if not ready or not (new.models[is_now].scaling.min or service[is_now].after):
             continue
@@ -134,8 +136,8 @@ def _outage(plan: Plan, old: Catalog | None, new: Catalog) -> Iterator[Fired]:
             continue
         if any(model in service and service[model].lowest for model in _chain(new, is_now)):
             continue
-        moved = "" if was == is_now else f"; it moves from {was} to {is_now}"
-        yield Fired("outage", name, f"{name} has {ready} ready now and would have 0 on the way{moved}")
+        goes = "" if was == is_now else f"; it moves from {was} to {is_now}"
+        yield Fired("outage", name, f"{name} has {ready} ready now and would have 0 on the way{goes}")
 
 
 def _unknown_outage(old: Catalog | None, new: Catalog) -> Iterator[Fired]:

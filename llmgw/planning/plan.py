@@ -64,7 +64,7 @@ class Plan:
     `guards` are those that refuse it until somebody allows exactly that. `alone` is left as it is on
     purpose. `seconds` until everything is ready that has an estimate, None where nothing has. `catalog`,
     `applied` and `observed` say what it was made of; `suppose` what was only supposed: such a plan is not
-    applied.
+    applied. `moved` are the names that other models get, each with the fewest ready replicas on the way.
     """
 
     digest: str
@@ -83,6 +83,7 @@ class Plan:
     applied: str = ""
     observed: str = ""
     suppose: tuple[str, ...] = ()
+    moved: tuple[tuple[str, int], ...] = ()
 
     @property
     def id(self) -> str:
@@ -138,6 +139,7 @@ def make_plan(
         alone=alone,
         seconds=duration(rows, played),
         observed=_observed(looked),
+        moved=tuple(sorted(played.moved.items())),
     )
 
 

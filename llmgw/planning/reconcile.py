@@ -12,18 +12,19 @@ from llmgw.fleet.expiry import Timers
 from llmgw.fleet.replica import Replica
 from llmgw.fleet.world import Fleet, Shard
 from llmgw.kit.chance import Chance
-from llmgw.planning import draining, gaps, rollout, scaling, troubles
+from llmgw.planning import draining, gaps, handover, rollout, scaling, troubles
 from llmgw.planning.actions import Action, Assign, Drain, Start, Undrain
 from llmgw.planning.alarms import alarms
 from llmgw.planning.board import Board
 from llmgw.planning.changes import changed
 from llmgw.planning.desired import Desired
+from llmgw.planning.handover import Moves
 from llmgw.planning.ledger import Draining, Gap, Ledger
 from llmgw.planning.needs import Needs, Unplaced
 from llmgw.planning.placement import specs
 from llmgw.planning.quarantine import quarantined
 from llmgw.planning.routes import routes
-from llmgw.planning.seeking import new_id, search_for, swap_for, unplaced_for
+from llmgw.planning.seeking import fits_without, new_id, search_for, swap_for, unplaced_for
 from llmgw.planning.view import View, look
 from llmgw.planning.wake import wake_at
 
@@ -67,7 +68,8 @@ def reconcile(
     turned = _blames_others(view, ledger)
     if view.may_act():
         view = _with(view, gaps.tend(view))
-        needs = _needs(view)
+        names = handover.held(view, drains)
+        needs = _needs(view, names)
         actions += _sweep(view)
         actions += _starts(view)
         actions += _apply_drains(view, needs, drains)
@@ -79,6 +81,7 @@ def reconcile(
         if not placed and not turned:
             view, gap = _open_gap(view, needs, drains)
             actions += gap
+            actions += _give_way(view, needs, names, drains)
     else:
         drains = {name: drain for name, drain in drains.items() if name in view.replicas}
     table = routes(view, drains)
@@ -125,13 +128,15 @@ def _acknowledge_losses(view: View, ledger: Ledger) -> Ledger:
     return ledger if lost == ledger.lost else dataclasses.replace(ledger, lost=lost)
 
 
-def _needs(view: View) -> Needs:
-    """What every model needs, worked out again where something changed."""
+def _needs(view: View, names: Moves) -> Needs:
+    """What every model needs, worked out again where something changed. Who answers for `names` stays."""
     board, wants = view.board, view.board.wants
     blamed = [model for model, _ in changed(board.troubles, view.ledger.troubles)]
     for model in blamed:
         board.needs.searches.pop(model, None)  # other nodes are avoided now
-    stale = board.stale.union(blamed, changed(board.scales, view.ledger.scales))
+    staying = frozenset(was for was, _ in names.values())
+    stale = board.stale.union(blamed, changed(board.scales, view.ledger.scales), staying, board.staying)
+    board.staying = staying
     if board.moved:
         stale.update(board.needs.ripening, (model for model, _ in view.ledger.troubles))
     board.troubles, board.scales = view.ledger.troubles, view.ledger.scales
@@ -145,7 +150,7 @@ def _needs(view: View) -> Needs:
     for name in stale:
         want = wants.models.get(name) if wants is not None else None
         if want is None:
-            board.needs.put(name, rollout.leaving(view, name), None)
+            board.needs.put(name, rollout.leaving(view, name, held=name in staying), None)
         else:
             board.needs.put(name, rollout.need(view, want.model, want.generations), want.size_key)
     return board.needs
@@ -251,6 +256,25 @@ def _place_one(view: View, needs: Needs, chance: Chance) -> tuple[tuple[Assign, 
     unplaced = [unplaced_for(view, needs, model) for _, _, model in needs.pending]
     board.explanations.told()
     return (), unplaced
+
+
+def _give_way(view: View, needs: Needs, names: Moves, drains: dict[str, Draining]) -> list[Action]:
+    """As many of what left the catalog as the heir of its names needs the room of; all of it where that is not enough."""
+    if not names:
+        return []
+    actions: list[Action] = []
+    leaving = gaps.on_their_way_out(view, needs, drains)
+    pending = [model for _, _, model in needs.pending]
+    for heir, olds in handover.give_way(view, names, pending, drains):
+        search = search_for(view, needs, heir)
+        if leaving and fits_without(view, search, leaving):
+            continue
+        enough = (n for n in range(1, len(olds)) if fits_without(view, search, leaving.union(olds[:n])))
+        for old in olds[: next(enough, len(olds))]:
+            drain = Drain(old, f"no room beside it for {heir}, which takes its names over")
+            _begin(view, drain, drains)
+            actions.append(drain)
+    return actions
 
 
 def _open_gap(view: View, needs: Needs, drains: dict[str, Draining]) -> tuple[View, list[Action]]:

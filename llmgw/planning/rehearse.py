@@ -7,15 +7,18 @@ lowest number of ready replicas on the way.
 
 import dataclasses
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
 from llmgw.fleet import events
 from llmgw.fleet.expiry import Timers
 from llmgw.fleet.node import CachedWeights, NodeInfo
+from llmgw.fleet.routes import Routes
 from llmgw.fleet.shard import ShardKey, ShardSpec, ShardStatus, State
 from llmgw.fleet.world import Fleet, Node
 from llmgw.kit.chance import Chance
 from llmgw.kit.garbage import uncollected
+from llmgw.planning import handover
 from llmgw.planning.actions import Action, Assign, Drain, Start, Stop
 from llmgw.planning.board import Board
 from llmgw.planning.desired import Desired
@@ -41,7 +44,8 @@ class Step:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """What would happen. `before`, `lowest` and `after` count the ready replicas of each model.
+    """What would happen. `before`, `lowest` and `after` count the ready replicas of each model, `moved` the fewest that a
+    name had which another model gets.
 
     `fleet` is as it would be at `ended`: silences have not grown on the way.
     """
@@ -50,6 +54,7 @@ class Rehearsal:
     before: Mapping[str, int]
     lowest: Mapping[str, int]
     after: Mapping[str, int]
+    moved: Mapping[str, int]
     unplaced: tuple[Unplaced, ...]
     alarms: tuple[str, ...]
     fleet: Fleet
@@ -100,7 +105,10 @@ class _Stage:
 
     def run(self) -> Rehearsal:
         self._finish_what_is_under_way()
+        old = self.ledger.routes
         first = self._settle()
+        names = handover.moves(old.models, self.board.wants.routed) if self.board.wants is not None else {}
+        moved = _answering(names, old)
         before = _ready(self.ledger) if self.ledger.routes.endpoints else _ready(first.ledger)
         lowest, after, table = before, before, self.ledger.routes.endpoints
         settled, quiet_since = first, self.now
@@ -109,6 +117,9 @@ class _Stage:
             if settled.ledger.routes.endpoints is not table:
                 table, after = settled.ledger.routes.endpoints, _ready(settled.ledger)
                 lowest = {model: min(count, after.get(model, 0)) for model, count in lowest.items()}
+            if names:
+                answering = _answering(names, settled.ledger.routes)
+                moved = {name: min(count, answering[name]) for name, count in moved.items()}
             if settled.actions:
                 quiet_since = self.now
             elif settled.wake_at is None or settled.wake_at > quiet_since + self._patience():
@@ -121,6 +132,7 @@ class _Stage:
             before=before,
             lowest={model: lowest.get(model, 0) for model in {*before, *after}},
             after=after,
+            moved=moved,
             unplaced=settled.unplaced,
             alarms=first.alarms,
             fleet=self.fleet,
@@ -254,6 +266,16 @@ class _Stage:
         limits = [drain.limit - drain.since for drain in self.ledger.drains.values()]
         timers = self.timers
         return max(timers.min_ready, timers.place_grace, timers.backoff_cap * 1.25, *limits) + 1
+
+
+def _answering(names: Collection[str], table: Routes) -> dict[str, int]:
+    """How many ready replicas answer for each of `names` by this table."""
+    if not names:
+        return {}
+    ready = Counter(endpoint.model for endpoint in table.endpoints if not endpoint.draining)
+    owners = {alias: model.name for model in table.models for alias in model.aliases}
+    owners |= {model.name: model.name for model in table.models}
+    return {name: ready[owners.get(name, "")] for name in names}
 
 
 def _ready(ledger: Ledger) -> dict[str, int]:

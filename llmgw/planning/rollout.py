@@ -18,14 +18,14 @@ SURGE = 1
 """Replicas above the wanted count while a new generation takes over."""
 
 
-def leaving(view: View, model: str) -> Need:
-    """The model is not in the catalog: everything it has drains."""
+def leaving(view: View, model: str, *, held: bool) -> Need:
+    """The model is not in the catalog: everything it has drains, but for what serves while it is held."""
     drains = view.ledger.drains
     return Need(
         drain=tuple(
             (replica.id, f"{model} left the catalog")
             for replica in view.of_model(model)
-            if replica.id not in drains and _counts(replica)
+            if replica.id not in drains and _counts(replica) and not (held and replica.serves)
         )
     )
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from llmgw.fleet.replica import Replica
 from llmgw.fleet.routes import Endpoint, Routes
+from llmgw.planning import handover
 from llmgw.planning.changes import changed
 from llmgw.planning.ledger import Draining
 from llmgw.planning.view import View
@@ -14,15 +15,15 @@ def routes(view: View, drains: Mapping[str, Draining]) -> Routes:
 
     Without a catalog nobody knows which models there are: that is no word that there are none.
     """
-    old, board = view.ledger.routes, view.board
-    models = old.models if board.wants is None else board.wants.routed
+    old, board, names = view.ledger.routes, view.board, handover.held(view, drains)
+    models = handover.routed(view, names)
     partial = bool(view.unheard) or board.wants is None
     endpoints = _endpoints(view, drains)
     same = (partial, models, endpoints) == (old.partial, old.models, old.endpoints)
     table = old if same else Routes(old.version + 1, partial, models, endpoints)
     # The very tuples of the table: the next comparison is one of identities.
     board.table = table.endpoints
-    if board.wants is not None:
+    if board.wants is not None and not names:
         board.wants.routed = table.models
     return table
 

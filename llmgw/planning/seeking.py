@@ -27,14 +27,15 @@ def swap_for(view: View, needs: Needs, drains: Mapping[str, Draining]) -> Drain 
         search, old = search_for(view, needs, model), needs.of[model].swap
         if not old or old in view.ledger.returned or search.stuck_at == (view.board.stock.grown, old):
             continue
-        if not _fits_without(view, search, {old}):
+        if not fits_without(view, search, {old}):
             search.stuck_at = (view.board.stock.grown, old)
-        elif not leaving or not _fits_without(view, search, leaving):
+        elif not leaving or not fits_without(view, search, leaving):
             return Drain(old, "no room for its successor beside it: the old one goes first")
     return None
 
 
-def _fits_without(view: View, search: Search, names: Collection[str]) -> bool:
+def fits_without(view: View, search: Search, names: Collection[str]) -> bool:
+    """Whether one of what is looked for would have a place if these replicas were gone."""
     board = view.board
     with board.without(names):
         return any(board.stock.choose(request, board.pressure) for request in search.requests)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 
-from llmgw.planning import gaps
+from llmgw.planning import gaps, handover
 from llmgw.planning.quarantine import ends_at
 from llmgw.planning.troubles import proved_at
 from llmgw.planning.view import View
@@ -34,6 +34,7 @@ def _instants(view: View) -> Iterator[float]:
         yield drain.limit
         yield fleet.since + timers.gateway_silent
     yield from gaps.turns(view)
+    yield from handover.turns(view, handover.held(view, view.ledger.drains))
     for name in board.roll.hanging:
         for gateway in fleet.gateways.values():
             if name in gateway.green_at:

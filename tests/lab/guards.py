@@ -86,8 +86,8 @@ CASES: Sequence[Case] = (
         (("--allow-outage", "a"), ("--allow-outage", "b"), ("--allow-outage", "a", "--allow-outage", "c")),
     ),
     Case(
-        "alias", 4, (catalog("a", "b", a="aliases: [chat]\n"), catalog("a", "b", b="aliases: [chat]\n")),
-        (catalog("a", "b", a="aliases: [chat]\n"), catalog("a", "b", "new", new="aliases: [chat]\n")),
+        "alias", 2, (catalog("a", "b", a="aliases: [chat]\n"), catalog("a", "b", b="aliases: [chat]\n")),
+        (catalog("a", "b", a="aliases: [chat]\n"), catalog("b", "new", new="aliases: [chat]\n")),
         "chat has 1 ready now and would have 0 on the way; it moves from a to new", ("--allow-outage", "chat"),
         (("--allow-outage", "new"), ("--allow-outage", "a")),
     ),

@@ -131,14 +131,15 @@ def test_a_gap_is_an_outage_unless_a_fallback_answers() -> None:
     assert list(guards(both, a_catalog(*alone, profiles=[other]))) == ["--allow-outage a"]
 
 
-def test_an_alias_that_moves_to_what_is_not_ready_is_an_outage() -> None:
-    """Clients that ask by the alias would find nobody until the new model is up."""
-    story = runs(a_model("a", aliases=("chat",)), a_model("b"))
-    moved = a_catalog(a_model("a"), a_model("b"), a_model("new", aliases=("chat",)))
-    found = guards(story, moved)
+def test_an_alias_that_moves_to_what_has_no_room_beside_it_is_an_outage() -> None:
+    """Clients that ask by the alias would find nobody until the new model is up; with room the old one answers so long."""
+    new = a_catalog(a_model("b"), a_model("new", aliases=("chat",)))
+    full = runs(a_model("a", aliases=("chat",)), a_model("b"), gpus=2)
+    found = guards(full, new)
     assert list(found) == ["--allow-outage chat"]
     assert found["--allow-outage chat"].said.endswith("; it moves from a to new")
-    assert guards(story, a_catalog(a_model("a"), a_model("b", aliases=("chat",)))) == {}
+    assert guards(full, a_catalog(a_model("a"), a_model("b", aliases=("chat",)))) == {}
+    assert guards(runs(a_model("a", aliases=("chat",)), a_model("b")), new) == {}
 
 
 def test_what_is_not_wanted_any_more_has_no_outage() -> None:
