@@ -5,7 +5,7 @@ refusal of what found no place. Every refusal names the node, the rule and the n
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from llmgw.catalog import versions
 from llmgw.catalog.model import Model, Profile
@@ -203,6 +203,15 @@ def preference(
         request.cache_name not in room.cached,
         site.name,
     )
+
+
+def preference_of_all(
+    sites: Sequence[Site], request: Request, kind: str, pressure: Mapping[str, float]
+) -> tuple[int, int, float, int, float, int, tuple[str, ...]]:
+    """The same over all nodes of a replica: first that none holds many siblings, then that few do."""
+    each = [preference(site, request, kind, pressure) for site in sites]
+    siblings, pressures, free, cores, cold, names = zip(*each, strict=True)
+    return max(siblings), sum(siblings), pressures[0], sum(free), sum(cores), sum(cold), names
 
 
 def specs(replica: str, request: Request, choice: Choice) -> tuple[ShardSpec, ...]:

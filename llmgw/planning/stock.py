@@ -17,7 +17,7 @@ from llmgw.fleet.expiry import Standing
 from llmgw.fleet.inventory import Room, room
 from llmgw.fleet.node import NodeInfo
 from llmgw.fleet.shard import ShardSpec
-from llmgw.planning.placement import CPU, Choice, Request, Site, fits, preference
+from llmgw.planning.placement import CPU, Choice, Request, Site, fits, preference_of_all
 from llmgw.planning.wants import allows
 
 Breed = tuple[tuple[tuple[str, str], ...] | None, tuple[tuple[str, str], ...], bool]
@@ -177,14 +177,17 @@ class Stock:
 
         Rank 0's comes first in the order of preference.
         """
-        best: tuple[tuple[float | str, ...], Choice] | None = None
-        for kind in sorted(self._kinds(request.profile), key=lambda kind: (pressure.get(kind, 0.0), kind)):
-            if best is not None and best[0][:2] < (0, pressure.get(kind, 0.0)):
+        best: tuple[tuple[object, ...], Choice] | None = None
+        kinds = sorted(self._kinds(request.profile), key=lambda kind: (pressure.get(kind, 0.0), kind))
+        for kind in kinds:
+            if best is not None and best[0][:3] < (0, 0, pressure.get(kind, 0.0)):
                 break
             fitting = (site for site in self._in_order(request, kind) if fits(site, request, kind))
             sites = tuple(islice(fitting, request.profile.nodes))
             if len(sites) == request.profile.nodes:
-                rank = preference(sites[0], request, kind, pressure)
+                if len(kinds) == 1:
+                    return Choice(kind, sites)
+                rank = preference_of_all(sites, request, kind, pressure)
                 if best is None or rank < best[0]:
                     best = rank, Choice(kind, sites)
         return None if best is None else best[1]

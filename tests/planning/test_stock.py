@@ -2,15 +2,17 @@
 
 import dataclasses
 import itertools
+import random
 import sys
 
 from llmgw.fleet.expiry import Timers
 from llmgw.fleet.node import Gpu
+from llmgw.fleet.shard import Peer, ShardSpec
 from llmgw.kit.chance import seeded
 from llmgw.planning.board import Board
 from llmgw.planning.desired import Desired
 from llmgw.planning.ledger import Ledger
-from llmgw.planning.placement import CPU, Choice, Request, fits, preference
+from llmgw.planning.placement import CPU, Choice, Request, fits, preference, preference_of_all
 from llmgw.planning.settle import settle
 from llmgw.planning.stock import Stock
 from llmgw.planning.wants import allows
@@ -31,7 +33,9 @@ def tried(stock: Stock, request: Request, pressure: dict[str, float]) -> Choice 
         sites.sort(key=lambda site, kind=kind: preference(site, request, kind, pressure))
         if len(sites) >= request.profile.nodes:
             found.append(Choice(kind, tuple(sites[: request.profile.nodes])))
-    return min(found, key=lambda c: (preference(c.sites[0], request, c.kind, pressure), c.kind), default=None)
+    return min(
+        found, key=lambda c: (preference_of_all(c.sites, request, c.kind, pressure), c.kind), default=None
+    )
 
 
 def test_the_best_node_is_found_without_trying_all() -> None:
@@ -53,6 +57,66 @@ def test_the_best_node_is_found_without_trying_all() -> None:
                     asked += 1
                     found += choice is not None
     assert 200 < found < asked - 200
+
+
+def test_a_gang_of_no_other_nodes_stands_further_apart() -> None:
+    """Three types of cards, siblings here and there: of all sets of nodes of one type, the search takes the best."""
+    seen = set()
+    for seed in range(300):
+        chance = random.Random(seed)
+        stock, request = _crowded(chance)
+        pressure = {kind: chance.choice((0.0, 0.5, 1.0)) for kind in "ABC"}
+        choice = stock.choose(request, pressure)
+        others = [
+            (preference_of_all(sites, request, kind, pressure), kind)
+            for kind in "ABC"
+            for sites in itertools.permutations(
+                [site for site in stock.sites.values() if fits(site, request, kind)], request.profile.nodes
+            )
+        ]
+        if choice is None:
+            assert not others
+            continue
+        rank = preference_of_all(choice.sites, request, choice.kind, pressure)
+        assert (rank[:6], choice.kind) == min((other[:6], kind) for other, kind in others)
+        seen.add((rank[0], choice.kind))
+    assert len(seen) == 9
+
+
+def _crowded(chance: random.Random) -> tuple[Stock, Request]:
+    """A stock in which a gang of two or three already has siblings on some nodes."""
+    profile = a_profile("gang", nodes=chance.choice((2, 3)))
+    request = Request(a_model(profiles=("gang",)), profile, "g", "c")
+    stock = Stock()
+    for number in range(chance.randint(2, 7)):
+        kind, name = chance.choice("ABC"), f"n{number}"
+        cards = tuple(Gpu(f"{name}-{i}", kind, 80 << 30) for i in range(chance.randint(1, 4)))
+        stock.put(dataclasses.replace(a_node(name), gpus=cards), (), "Ready", "")
+        for sibling in range(chance.choice((0, 0, 1, 2))):
+            free = stock.sites[name].room.free_gpus()
+            if len(free) > 1:
+                peer = Peer(0, name, "127.0.0.1", 20000 + 10 * sibling)
+                gpus = (free[0].uuid,)
+                stock.take(
+                    ShardSpec(f"qwen/{sibling}", "qwen", 0, "g", profile, request.model.source, (peer,), gpus)
+                )
+    return stock, request
+
+
+def test_siblings_of_a_gang_live_apart_too() -> None:
+    """Where the type that is wanted least has one node left without a sibling, the second gang takes another type."""
+    nodes = [
+        dataclasses.replace(a_node(f"{kind}{i}"), gpus=tuple(Gpu(f"{kind}{i}-{j}", kind) for j in range(4)))
+        for kind, count in (("A", 3), ("B", 4))
+        for i in range(count)
+    ]
+    gang, picky = a_profile("gang", nodes=2), a_profile("picky", gpu_types=("B",))
+    models = (a_model("g", replicas=2, profiles=("gang",)), a_model("z", profiles=("picky",)))
+    story = Story(*nodes, catalog=a_catalog(*models, profiles=[gang, picky]))
+    story.runs()
+    homes = [shard.spec.node for shard in story.fleet.shards.values() if shard.spec.model == "g"]
+    assert len(set(homes)) == 4
+    assert [home[0] for home in sorted(homes)] == ["A", "A", "B", "B"]
 
 
 def test_weights_that_are_there_decide_between_equal_nodes() -> None:
