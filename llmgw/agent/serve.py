@@ -42,7 +42,7 @@ from llmgw.kit.chance import unseeded
 from llmgw.kit.clock import Clock, SystemClock
 from llmgw.kit.tasks import Tasks
 from llmgw.kit.text import safe
-from llmgw.kit.threads import Threads, share_one_heap
+from llmgw.kit.threads import share_one_heap, use_threads
 from llmgw.transport.channel import Channel
 from llmgw.transport.client import bearer, connect
 from llmgw.transport.scrape import listen
@@ -92,7 +92,7 @@ async def run(settings: Settings, *, ready: Callable[[str], None] | None = None)
     """
     process.hear_of_children()
     share_one_heap()
-    asyncio.get_running_loop().set_default_executor(Threads())
+    use_threads()
     with StateDir(settings.state_dir).held() as state:
         try:
             agent = _Agent(settings, state, SystemClock())

@@ -79,7 +79,7 @@ class Knowledge:
         async with room:
             try:
                 facts = await self._read(source)
-            except CannotRead as error:
+            except (CannotRead, OSError) as error:  # an OSError: no thread for what it took
                 where = source.canonical.partition("?")[0]
                 log.info("cannot look into %s before it is fetched: %s", where, error)
                 self._remember_failures([name])

@@ -54,6 +54,7 @@ from llmgw.kit.chance import unseeded
 from llmgw.kit.clock import Clock, SystemClock
 from llmgw.kit.descriptors import limit
 from llmgw.kit.tasks import Tasks
+from llmgw.kit.threads import use_threads
 from llmgw.planning.actions import Action
 from llmgw.planning.desired import Desired
 from llmgw.planning.guards import Limits as GuardLimits
@@ -131,6 +132,7 @@ async def run(
     and stopped first, without touching the adopted revision: the end of an `llmgw up`, where the engines
     are not meant to outlive it.
     """
+    use_threads()
     clock = SystemClock()
     with Store(settings.state_dir).held() as store:
         plane = _Plane(settings, store, clock)

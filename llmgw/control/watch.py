@@ -6,6 +6,7 @@ whole. There is one look at a time, so there is one adoption at a time, and the 
 """
 
 import asyncio
+import contextlib
 import dataclasses
 import logging
 from collections.abc import Callable, Mapping
@@ -87,7 +88,9 @@ class Watch:
             while True:
                 self._news.clear()
                 began = self._clock.now()
-                new = listening.at(await asyncio.to_thread(self._source.spots))
+                new = False
+                with contextlib.suppress(OSError):  # no thread: the look says so
+                    new = listening.at(await asyncio.to_thread(self._source.spots))
                 next_look = await self._look_safely()
                 soon = self._clock.now() + self._pace.settle
                 await self._rest(min(next_look, soon) if new else next_look, self._clock.now() - began)
@@ -103,7 +106,11 @@ class Watch:
         try:
             return await self.look()
         except OSError as error:
-            said = f"cannot keep what became of it: {error.strerror}: {error.filename}"
+            said = (
+                f"cannot keep what became of it: {error.strerror}: {error.filename}"
+                if error.filename
+                else f"cannot look at it: {error.strerror}"
+            )
         except Failed as failed:
             said = failed.said
         self._journal.note("alarm", "catalog", said)

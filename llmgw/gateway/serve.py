@@ -27,6 +27,7 @@ from llmgw.gateway.waiting import Patience, Waiting
 from llmgw.kit.chance import unseeded
 from llmgw.kit.clock import SystemClock
 from llmgw.kit.tasks import Tasks
+from llmgw.kit.threads import use_threads
 from llmgw.routing.retry import Policy
 from llmgw.routing.table import RoutingTable
 from llmgw.transport.channel import Channel
@@ -98,6 +99,7 @@ async def run(
 
     `ready` is called once it listens. Raises Failed where it cannot listen.
     """
+    use_threads()
     stop = stop or _signalled()
     gateway = Gateway(settings)
     try:

@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import errno
 import pathlib
 from collections.abc import Awaitable, Callable
 
@@ -52,6 +53,14 @@ def known(
     for each in of:
         asyncio.run(knowledge.learn(each, None))
     return knowledge
+
+
+def test_what_cannot_be_looked_into_is_unknown() -> None:
+    """Whether its source says no or this machine has no thread: nobody who follows a catalog ends by it."""
+    for refusal in (CannotRead("no"), OSError(errno.EAGAIN, "no thread for it")):
+        reader = Reader(refusal)
+        assert known(reader, Clock(), catalog(MODEL, PROFILE)).known == {}
+        assert len(reader.asked) == 1
 
 
 def plane(root: pathlib.Path, read: Callable[[Source], Awaitable[ModelFacts]]) -> Plane:
