@@ -177,8 +177,8 @@ def flag_twice(item: Written, profile: AnyProfile) -> Iterator[Diagnostic]:
 
 def environment(item: Written, profile: AnyProfile) -> Iterator[Diagnostic]:
     """E213: variables that llmgw sets, that load code, or that hold secrets."""
-    for variable in profile.env:
-        reason = flags.reserved(variable)
+    for variable, value in profile.env.items():
+        reason = flags.reserved(variable, value)
         if reason:
             said = f"variable `{variable}` cannot be set here: {reason}"
             yield item.problem("E213", said, "env", variable, key=True, help="remove it")

@@ -20,8 +20,9 @@ class EngineFacts:
     `heard` flags are free, and llmgw goes by their values: each name and short form → the name.
     `exact` flags are free although an owned one begins with them. `abbreviates`: the engine
     accepts any unique beginning of a flag. `world` are the degrees whose product is the number of
-    GPUs (none: no such rule), `wider` are heard flags that multiply them too, and `apart` is the degree whose
-    groups no node boundary may cut: nodes share them evenly, or each has whole nodes. `start` and `stop` are the order of the ranks; a role that is not
+    GPUs (none: no such rule); `wider` are heard flags that multiply them too. `apart` is the degree
+    whose groups no node boundary may cut: nodes share them evenly, or a group has whole nodes.
+    `start` and `stop` are the order of the ranks; a role that is not
     in `stop` is never signalled by itself. `shard_ports` are the consecutive ports one shard opens,
     from its HTTP port on. `unstaged` are model classes that it cannot cut into pipeline stages.
     """
@@ -206,17 +207,32 @@ LLAMACPP = EngineFacts(
 
 FACTS: Mapping[str, EngineFacts] = {facts.name: facts for facts in (VLLM, SGLANG, LLAMACPP)}
 
+_LOADS = (
+    # the loader, the C library, TLS
+    "LD_*", "DYLD_*", "GLIBC_TUNABLES", "GCONV_PATH", "*_PRELOAD*", "*_SO_PATH", "OPENSSL_CONF*", "OPENSSL_ENGINES",
+    "OPENSSL_MODULES",
+    # Python, shells, and what is named for them to import
+    "PYTHON*", "BASH_ENV", "ENV", "SHELLOPTS", "BASHOPTS", "PS4", "PROMPT_COMMAND", "*LOGGING_CONFIG*", "*_PLUGIN*",
+    "*_HOOK", "*_HOOKS", "SGLANG_EXTERNAL_*_PACKAGE", "COVERAGE_PROCESS_*",
+    # drivers, their layers and tools, networks
+    "CUDA_INJECTION*", "NVTX_INJECTION*", "OMP_TOOL_LIBRARIES", "HSA_TOOLS_*", "ROCP_TOOL_*", "GGML_BACKEND_PATH",
+    "VK_*", "OCL_ICD_*", "OPENCL_*", "ZE_ENABLE_ALT_DRIVERS", "NCCL_CONF_FILE", "UCX_MODULE*", "FI_PROVIDER_PATH",
+    "IBV_DRIVERS", "RDMAV_DRIVERS", "OMPI_MCA_*component_path",
+    # kernels that are made while it runs
+    "TRITON_LIB*_PATH", "TRITON_CACHE_MANAGER", "TRITON_REMOTE_CACHE_BACKEND", "TRITON_OVERRIDE_DIR",
+    "TORCHINDUCTOR_CUTLASS_DIR", "LIBRARY_PATH", "*_LIBRARY_PATH", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH",
+    "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "*_CFLAGS", "*_CXXFLAGS", "*_CUDAFLAGS", "*_LDFLAGS",
+)  # fmt: skip
+_RUNS = (
+    "CC", "CXX", "CPP", "LD", "AR", "NVCC", "*_NVCC", "*NVCC_COMPILER", "NVCC_*_FLAGS", "NVCC_CCBIN", "CUDACXX",
+    "CUDAHOSTCXX", "HIPCXX", "HIPCC*", "HIP_CLANG_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX", "CCACHE_COMPILER",
+    "CCACHE_PREFIX*", "TRITON_*PTXAS*_PATH", "TRITON_CUOBJDUMP_PATH", "TRITON_NVDISASM_PATH", "GIT_SSH*", "GIT_CONFIG*",
+    "GIT_EXEC_PATH", "GIT_EXTERNAL_DIFF", "*_ASKPASS", "PAGER", "*_PAGER", "EDITOR", "*_EDITOR",
+)  # fmt: skip
+
 RESERVED_ENV: Mapping[str, str] = {
-    "LD_*": "it loads code into the engine",
-    "DYLD_*": "it loads code into the engine",
-    "GLIBC_TUNABLES": "it loads code into the engine",
-    "GCONV_PATH": "it loads code into the engine",
-    "CUDA_INJECTION*": "it loads code into the engine",
-    "OMP_TOOL_LIBRARIES": "it loads code into the engine",
-    "GGML_BACKEND_PATH": "it loads code into the engine",
-    "PYTHON*": "it loads code into the engine",
-    "BASH_ENV": "it loads code into the engine",
-    "ENV": "it loads code into the engine",
+    **dict.fromkeys(_LOADS, "it loads code into the engine"),
+    **dict.fromkeys(_RUNS, "it names a program that the engine would run"),
     "PATH": "the agent finds binaries by its own",
     "HOME": "the agent sets it",
     "LLMGW_*": "by these the agent knows its own processes",
@@ -233,7 +249,6 @@ RESERVED_ENV: Mapping[str, str] = {
     "VLLM_SERVER_DEV_MODE": "it opens endpoints that stop the engine",
     "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "it lets clients load files",
     "VLLM_ALLOW_INSECURE_SERIALIZATION": "it runs code from the network",
-    "VLLM_PLUGINS": "it loads code into the engine",
     "VLLM_RPC_BASE_PATH": "llmgw gives each shard its own",
     "SGLANG_HOST_IP": "llmgw gives each shard its own",
     "SGLANG_PORT": "llmgw gives each shard its own",
@@ -263,5 +278,10 @@ SECRET_ENV = (
     "*PRIVATE_KEY*",
     "*_ACCESS_KEY*",
     "*CREDENTIALS*",
+    "*AUTHORIZATION*",
+    "*BEARER*",
+    "*_JWT",
 )
 """Names that hold secrets: a catalog is read by everybody who can read the repository."""
+UNLESS_SWITCHED = ("KEY", "*_KEY", "PASS", "*_PASS", "PAT", "*_PAT")
+"""Names that hold secrets too, unless their value only turns something on or off."""

@@ -7,9 +7,10 @@ beginning that the engine would complete.
 
 import fnmatch
 import functools
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Sequence
 
-from llmgw.catalog.engine_facts import FACTS, RESERVED_ENV, SECRET_ENV, EngineFacts
+from llmgw.catalog.engine_facts import FACTS, RESERVED_ENV, SECRET_ENV, UNLESS_SWITCHED, EngineFacts
 
 _SHORT = 64
 """Characters of a name that is remembered: one in a hostile file may be as long as the file."""
@@ -77,18 +78,40 @@ def _completed(spelled: str, names: Collection[str], facts: EngineFacts) -> str 
     return min((name for name in names if name.startswith(spelled)), default=None)
 
 
-def reserved(variable: str) -> str | None:
-    """Why no profile may set `variable`, or None."""
-    return (_short_reserved if len(variable) <= _SHORT else _reserved)(variable)
+_SWITCHES = frozenset({"", "0", "1", "true", "false", "yes", "no", "on", "off"})
+_DISCLOSED = re.compile(r"://[^/?#\s@:,]*:[^/?#\s@,]+@|authorization\s*[:=]", re.IGNORECASE)
+
+
+def reserved(variable: str, value: str | None = None) -> str | None:
+    """Why no profile may set `variable` (to `value`, where that is known), or None."""
+    reason = (_short_reserved if len(variable) <= _SHORT else _reserved)(variable)
+    if reason == _MAY_HIDE and value is not None and value.lower() in _SWITCHES:
+        return None
+    if reason is None and value and _DISCLOSED.search(value):
+        return "its value holds a password, and everybody can read a catalog"
+    return reason
+
+
+_HIDES = "its name says that it holds a secret, and everybody can read a catalog"
+_MAY_HIDE = "its name says that it may hold a secret, and everybody can read a catalog"
 
 
 def _reserved(variable: str) -> str | None:
-    for pattern, reason in RESERVED_ENV.items():
-        if fnmatch.fnmatchcase(variable, pattern):
+    for pattern, reason in _reasons():
+        name = variable.upper() if reason in (_HIDES, _MAY_HIDE) else variable
+        if pattern.match(name):
             return reason
-    if any(fnmatch.fnmatchcase(variable.upper(), pattern) for pattern in SECRET_ENV):
-        return "its name says that it holds a secret, and everybody can read a catalog"
     return None
+
+
+@functools.cache
+def _reasons() -> Sequence[tuple[re.Pattern[str], str]]:
+    """Each reason with all names that have it."""
+    named: dict[str, list[str]] = {}
+    for name, reason in RESERVED_ENV.items():
+        named.setdefault(reason, []).append(name)
+    named |= {_HIDES: list(SECRET_ENV), _MAY_HIDE: list(UNLESS_SWITCHED)}
+    return [(re.compile("|".join(map(fnmatch.translate, names))), reason) for reason, names in named.items()]
 
 
 _short_reserved = functools.lru_cache(maxsize=4096)(_reserved)

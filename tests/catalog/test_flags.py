@@ -101,19 +101,92 @@ def test_power_has_every_spelling_too(flag: str) -> None:
     "variable",
     ["LD_PRELOAD", "PYTHONPATH", "PATH", "CUDA_VISIBLE_DEVICES", "VLLM_HOST_IP", "LLAMA_ARG_PORT", "LLMGW_SHARD",
      "HF_TOKEN", "VLLM_API_KEY", "aws_secret_access_key", "DB_PASSWORD", "TOKEN", "ApiKey", "API_KEY", "SECRET_ID",
-     "MYSQL_PASSWD", "SSH_PASSPHRASE", "TLS_PRIVATE_KEY_PEM", "GGML_BACKEND_PATH", "CUDA_INJECTION64_PATH"],
+     "MYSQL_PASSWD", "SSH_PASSPHRASE", "TLS_PRIVATE_KEY_PEM", "GGML_BACKEND_PATH", "CUDA_INJECTION64_PATH",
+     "VLLM_NCCL_SO_PATH", "VLLM_CUDART_SO_PATH", "NCCL_NET_PLUGIN", "NCCL_TUNER_PLUGIN", "NCCL_PROFILER_PLUGIN",
+     "NVSHMEM_BOOTSTRAP_PLUGIN", "NIXL_PLUGIN_DIR", "VLLM_PLUGINS", "NCCL_CONF_FILE", "HSA_TOOLS_LIB", "ROCP_TOOL_LIBRARIES",
+     "NVTX_INJECTION64_PATH", "OPENSSL_CONF", "OPENSSL_MODULES", "VLLM_LOGGING_CONFIG_PATH", "SGLANG_LOGGING_CONFIG_PATH",
+     "SGLANG_EXTERNAL_MODEL_PACKAGE", "RAY_PRELOAD_PYTHON_MODULES", "RAY_RUNTIME_ENV_HOOK", "FI_PROVIDER_PATH",
+     "VK_ICD_FILENAMES", "OCL_ICD_VENDORS", "UCX_MODULE_DIR", "TPU_LIBRARY_PATH", "TRITON_LIBCUDA_PATH",
+     "TRITON_CACHE_MANAGER", "CPLUS_INCLUDE_PATH", "FLASHINFER_EXTRA_CFLAGS", "CC", "CXX", "FLASHINFER_NVCC",
+     "DG_JIT_NVCC_COMPILER", "NVCC_PREPEND_FLAGS", "CUDAHOSTCXX", "TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH",
+     "GIT_SSH_COMMAND", "GIT_ASKPASS", "PAGER", "SHELLOPTS", "OPENAI_KEY", "AZURE_STORAGE_KEY", "ENCRYPTION_KEY", "KEY",
+     "DB_PASS", "GITHUB_PAT", "HTTP_AUTHORIZATION", "BEARER", "SESSION_JWT"],
 )  # fmt: skip
 def test_reserved_variables(variable: str) -> None:
     """What loads code, what llmgw sets and what hides a secret has a reason."""
     assert flags.reserved(variable)
 
 
-@pytest.mark.parametrize(
-    "variable", ["NCCL_DEBUG", "VLLM_LOGGING_LEVEL", "TOKENIZERS_PARALLELISM", "OMP_NUM_THREADS"]
-)
+ORDINARY = [
+    "NCCL_DEBUG", "NCCL_SOCKET_IFNAME", "NCCL_IB_HCA", "NCCL_IB_PKEY", "NCCL_NET", "NCCL_NET_GDR_LEVEL",
+    "NCCL_P2P_DISABLE", "NCCL_CUMEM_ENABLE",
+    "NCCL_TOPO_FILE", "GLOO_SOCKET_IFNAME", "UCX_TLS", "UCX_NET_DEVICES", "FI_PROVIDER", "NVSHMEM_REMOTE_TRANSPORT",
+    "TORCH_NCCL_BLOCKING_WAIT",
+    "VLLM_USE_V1", "VLLM_LOGGING_LEVEL", "VLLM_CONFIGURE_LOGGING", "VLLM_ATTENTION_BACKEND",
+    "VLLM_WORKER_MULTIPROC_METHOD",
+    "VLLM_CPU_KVCACHE_SPACE", "VLLM_CPU_OMP_THREADS_BIND", "VLLM_CACHE_ROOT", "VLLM_USE_DEEP_GEMM",
+    "VLLM_PP_LAYER_PARTITION",
+    "VLLM_ALLOW_LONG_MAX_MODEL_LEN", "VLLM_ENGINE_READY_TIMEOUT_S", "VLLM_MAX_TOKENS_PER_EXPERT_FP4_MOE",
+    "VLLM_SKIP_P2P_CHECK",
+    "VLLM_TOOL_PARSE_REGEX_TIMEOUT_SECONDS", "VLLM_XGRAMMAR_CACHE_MB", "VLLM_KV_CACHE_LAYOUT",
+    "VLLM_NIXL_SIDE_CHANNEL_HOST",
+    "SGLANG_CPU_OMP_THREADS_BIND", "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN", "SGLANG_WARMUP_TIMEOUT",
+    "SGLANG_LOG_MS",
+    "SGLANG_SKIP_SGL_KERNEL_VERSION_CHECK", "TOKENIZERS_PARALLELISM", "HF_HOME", "HF_HUB_CACHE", "HF_HUB_DISABLE_XET",
+    "HF_TOKEN_PATH",
+    "TRANSFORMERS_VERBOSITY", "OMP_NUM_THREADS", "OMP_TOOL", "MKL_NUM_THREADS", "KMP_AFFINITY", "MALLOC_ARENA_MAX",
+    "MAX_TOKENS", "MAX_JOBS",
+    "NVCC_THREADS", "CUDA_HOME", "CUDA_MODULE_LOADING", "CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_LAUNCH_BLOCKING",
+    "CUDA_CACHE_PATH", "ROCM_PATH",
+    "HSA_OVERRIDE_GFX_VERSION", "HSA_NO_SCRATCH_RECLAIM", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF",
+    "TORCH_CUDA_ARCH_LIST",
+    "TORCH_LOGS", "TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "TRITON_CACHE_DIR", "TRITON_HOME",
+    "FLASHINFER_CUDA_ARCH_LIST",
+    "GGML_CUDA_ENABLE_UNIFIED_MEMORY", "GGML_VK_PREFER_HOST_MEMORY", "RAY_DEDUP_LOGS", "OTEL_SERVICE_NAME",
+    "HTTPS_PROXY", "NO_PROXY",
+    "SSL_CERT_FILE", "TZ", "LANG", "LC_ALL", "TERM", "TMPDIR", "XDG_CACHE_HOME", "NOTE",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("variable", ORDINARY)
 def test_other_variables_are_free(variable: str) -> None:
     """Tuning an engine is what `env` is for."""
     assert flags.reserved(variable) is None
+    assert flags.reserved(variable, "1") is None
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("HTTPS_PROXY", "http://user:password@proxy:3128"),
+        ("https_proxy", "http://user:p%40ss@proxy"),
+        ("ALL_PROXY", "socks5://:password@127.0.0.1:1080"),
+        ("DATABASE_URL", "postgres://u:p@db/x"),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "x=1,Authorization=Bearer abc"),
+        ("DB_PASS", "hunter2"),
+        ("API_KEY", "1"),
+    ],
+)
+def test_no_value_gives_a_secret_away(variable: str, value: str) -> None:
+    """Whatever the variable is called, its password would be in the repository."""
+    assert flags.reserved(variable, value)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("HTTPS_PROXY", "http://proxy:3128"),
+        ("HTTPS_PROXY", "http://user@proxy:3128"),
+        ("ENDPOINTS", "tcp://a:1,tcp://b:2,me@example.com"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://[::1]:4317/v1/traces"),
+        ("NOTE", "ask me@example.com: at 10:30"),
+        ("SGLANG_LOG_DECODE_GRAPH_KEY", "true"),
+        ("SGLANG_LOG_DECODE_GRAPH_KEY", "0"),
+    ],
+)
+def test_what_is_no_secret_is_free(variable: str, value: str) -> None:
+    """An address without a password, and a name that only turns something on."""
+    assert flags.reserved(variable, value) is None
 
 
 @pytest.mark.parametrize("engine", list(FACTS))
