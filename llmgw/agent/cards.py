@@ -8,6 +8,7 @@ import contextlib
 import dataclasses
 import re
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pynvml
 
@@ -17,6 +18,16 @@ from llmgw.kit.units import show_bytes
 LARGEST = 1 << 50
 """Bytes of memory that no card has."""
 
+Charges = tuple[tuple[int, int], ...]
+"""(pid, bytes)."""
+
+_NEVER = (
+    pynvml.NVML_ERROR_NOT_SUPPORTED,
+    pynvml.NVML_ERROR_NO_PERMISSION,
+    pynvml.NVML_ERROR_FUNCTION_NOT_FOUND,
+)
+"""What a driver says that will say the same the next time."""
+
 _UUID = re.compile(r"[!-~]{1,96}", re.ASCII)
 
 
@@ -24,7 +35,9 @@ _UUID = re.compile(r"[!-~]{1,96}", re.ASCII)
 class Card:
     """One card or MIG slice. Memory in bytes; `fault` is why it is no use, empty = it is.
 
-    `charged` is (pid, bytes) of everybody who computes there; bytes are 0 where the driver does not tell them.
+    `charged` is (pid, bytes) of everybody who computes there; bytes are 0 where the driver does not tell them. None =
+    it does not say who does, and `untold` is why; empty = this driver never does. `drawn` are those who only draw.
+    `used` includes what is `reserved` for the driver itself.
     """
 
     number: int
@@ -32,7 +45,10 @@ class Card:
     name: str
     total: int = 0
     used: int | None = None
-    charged: tuple[tuple[int, int], ...] = ()
+    reserved: int = 0
+    charged: Charges | None = ()
+    drawn: Charges = ()
+    untold: str = ""
     fault: str = ""
 
 
@@ -85,32 +101,46 @@ def _slices(handle: object) -> Iterator[object]:
 
 
 def _device(number: int, handle: object) -> Card:
-    charged = _processes(handle)
+    charged, untold = _processes(pynvml.nvmlDeviceGetComputeRunningProcesses, handle)
     try:
         uuid = _text(pynvml.nvmlDeviceGetUUID, handle)
         name = _text(pynvml.nvmlDeviceGetName, handle)
-        memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
+        total, used, reserved = _memory(handle)
     except pynvml.NVMLError as error:
         return _bad(number, _why(error), charged)
     if not _UUID.fullmatch(uuid):
         return _bad(number, f"its UUID {uuid[:96]!r} cannot be used", charged)
-    total, used = int(memory.total), int(memory.used)
     if max(total, used) >= LARGEST:
         said = f"it says that {show_bytes(used)} of {show_bytes(total)} of memory are used, which no card has"
         return _bad(number, said, charged)
-    return Card(number, uuid, name, total, used, charged)
+    computing = {pid for pid, _ in charged or ()}
+    drawn, _ = _processes(pynvml.nvmlDeviceGetGraphicsRunningProcesses, handle)
+    drawing = tuple((pid, amount) for pid, amount in drawn or () if pid not in computing)
+    return Card(number, uuid, name, total, used, reserved, charged, drawing, untold)
 
 
-def _bad(number: int, why: str, charged: tuple[tuple[int, int], ...] = ()) -> Card:
+def _bad(number: int, why: str, charged: Charges | None = ()) -> Card:
     return Card(number, f"card-{number}", "unknown", charged=charged, fault=f"card {number}: {why}")
 
 
-def _processes(handle: object) -> tuple[tuple[int, int], ...]:
+def _memory(handle: object) -> tuple[int, int, int]:
+    """Total, used and of it reserved. Drivers too old to tell the reserve count it in neither of the others."""
     try:
-        found = pynvml.nvmlDeviceGetComputeRunningProcesses(handle)
+        memory = pynvml.nvmlDeviceGetMemoryInfo(handle, version=pynvml.nvmlMemory_v2)
     except pynvml.NVMLError:
-        return ()
-    return tuple((int(each.pid), min(int(each.usedGpuMemory or 0), LARGEST)) for each in found)
+        memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
+        return int(memory.total), int(memory.used), 0
+    reserved = int(memory.reserved)
+    return int(memory.total), int(memory.used) + reserved, reserved
+
+
+def _processes(tell: Callable[[object], Any], handle: object) -> tuple[Charges | None, str]:
+    """Who `tell` names; None where it does not, and why: empty = it never will."""
+    try:
+        found = tell(handle)
+    except pynvml.NVMLError as error:
+        return None, "" if error.value in _NEVER else _why(error)
+    return tuple((int(each.pid), min(int(each.usedGpuMemory or 0), LARGEST)) for each in found), ""
 
 
 def _text(tell: Callable[..., str], *about: object) -> str:

@@ -133,12 +133,14 @@ class AgentState:
         return frozenset(stray.cookie for stray in self._strays())
 
     def inventory(self, gpus: tuple[Gpu, ...] | None) -> tuple[Gpu, ...] | None:
-        """The cards as they are told: one that such a launch may hold is withdrawn, whatever is charged on it yet."""
-        if gpus is None or not self._strays():
+        """The cards as they are told: one that such a launch may hold is withdrawn, whatever is charged on it yet, and
+        one with a stranger that bars it.
+        """
+        if gpus is None or not (self._strays() or any(_barred(gpu) for gpu in gpus)):
             return gpus
         return tuple(
             dataclasses.replace(gpu, healthy=False, said=said)
-            if gpu.healthy and (said := self.strayed(gpu.uuid))
+            if gpu.healthy and (said := self.strayed(gpu.uuid) or _barred(gpu))
             else gpu
             for gpu in gpus
         )
@@ -671,6 +673,11 @@ def _all(state: AgentState, shards: Iterable[Kept], to: State, now: float) -> St
 def _put(state: AgentState, shards: Iterable[Kept]) -> AgentState:
     changed = {kept.spec.key: kept for kept in shards}
     return dataclasses.replace(state, shards={**state.shards, **changed}) if changed else state
+
+
+def _barred(gpu: Gpu) -> str:
+    """Who of others keeps a card from taking anything, in words; empty = nobody."""
+    return gpu.strangers if any(holder.bars for holder in gpu.holders) else ""
 
 
 def _holding(state: AgentState) -> list[Kept]:

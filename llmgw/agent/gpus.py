@@ -8,7 +8,7 @@ with its cards unhealthy, no second call is made, and no memory is taken for fre
 import dataclasses
 from collections.abc import Callable, Collection, Generator
 
-from llmgw.agent import cards, procfs
+from llmgw.agent import cards, procfs, strangers
 from llmgw.agent.cards import Card
 from llmgw.agent.readings import Readings
 from llmgw.fleet.node import Gpu
@@ -54,7 +54,9 @@ class Gpus:
         return await self._readings.look()
 
     def read(self, ours: Collection[int]) -> tuple[Gpu, ...] | None:
-        """Every card or MIG slice as seen last; None without NVML. Memory of pids that are not `ours` is foreign."""
+        """Every card or MIG slice as seen last; None without NVML. Memory that pids of `ours` are not charged for is
+        foreign. Raises OSError.
+        """
         if (seen := self._readings.seen) is None:
             return None
         said = self.silence
@@ -69,7 +71,9 @@ class Gpus:
         if of is not None and not (pids or of):
             return ""
         if await self.look():
-            found = (_charged(card, pids, of or ()) for card in self._readings.seen or ())
+            seen = self._readings.seen or ()
+            asked = of if of is not None else [card.uuid for card in seen if card.untold]
+            found = (_charged(card, pids, asked) for card in seen)
             return next((said for said in found if said), "")
         if of is not None and not of:
             return ""
@@ -89,21 +93,20 @@ def _cards() -> Generator[tuple[Card, ...] | None, None, None]:
 
 def _gpu(card: Card, ours: Collection[int], silence: str) -> Gpu:
     said = card.fault or silence
-    foreign = 0 if card.fault else _foreign(card.charged, card.used or 0, ours)
-    return Gpu(card.uuid, card.name, card.total, card.used, foreign, healthy=not said, said=said)
-
-
-def _foreign(charged: Collection[tuple[int, int]], used: int, ours: Collection[int]) -> int:
-    """Bytes of strangers. Where the driver does not tell one's, it may have all of `used` that is not known as ours."""
-    theirs = [amount for pid, amount in charged if pid not in ours]
-    if all(theirs):
-        return sum(theirs)
-    return max(sum(theirs), used - sum(amount for pid, amount in charged if pid in ours))
+    if card.fault:
+        return Gpu(card.uuid, card.name, card.total, card.used, healthy=False, said=said)
+    foreign = strangers.foreign(card, ours)
+    holders = strangers.holders(card, ours, foreign)
+    return Gpu(card.uuid, card.name, card.total, card.used, foreign, not said, said, holders)
 
 
 def _charged(card: Card, pids: Collection[int], of: Collection[str]) -> str:
-    """What a card still charges the dead for. One that is lost charges nobody, and hides no other."""
-    for pid, used in card.charged:
+    """What a card still charges the dead for, or that it does not say. One that is lost charges nobody, and hides no
+    other.
+    """
+    if card.untold and card.uuid in of:
+        return f"cannot verify that the memory of GPU {card.number} is free: {card.untold}"
+    for pid, used in card.charged or ():
         if pid in pids or (card.uuid in of and procfs.live(pid) is None):
             return f"GPU {card.number} still charges {used >> 20} MiB to pid {pid}, which has ended"
     return ""

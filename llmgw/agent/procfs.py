@@ -63,6 +63,16 @@ def stat(pid: int) -> Stat | None:
     return Stat(pid, fields[0], int(fields[1]), int(fields[3]), int(fields[19]), cpu)
 
 
+def name(pid: int) -> str:
+    """What a process calls itself; empty where there is none. Raises OSError."""
+    return _of(pid, "comm").removesuffix("\n")
+
+
+def command(pid: int) -> tuple[str, ...]:
+    """Its command line; empty where there is none, or it has none any more. Raises OSError."""
+    return tuple(_of(pid, "cmdline").split("\0")[:-1])
+
+
 def live(pid: int) -> Stat | None:
     """As `stat`, without zombies. Raises OSError."""
     found = stat(pid)

@@ -78,7 +78,7 @@ def node_lines(rows: Sequence[NodeRow], *, wide: bool = False) -> list[str]:
     lines = table[:1]
     for row, line in zip(rows, table[1:], strict=True):
         lines.append(line)
-        lines += [f"  {safe(warning)}" for warning in row.warnings]
+        lines += [f"  {safe(said)}" for said in (*row.warnings, *row.strangers)]
         if row.lost_in is not None and row.shards:
             lines.append(
                 f"  lost in {show_seconds(row.lost_in)} if it stays silent; then what runs there is rebuilt"

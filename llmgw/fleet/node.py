@@ -5,10 +5,33 @@ An absent value (`None`) is "not said": it excludes nothing and deletes nothing.
 
 import dataclasses
 
+from llmgw.kit.units import show_memory
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Holder:
+    """A process on a card that is not ours. `used` in bytes, 0 = not told; `name` is what it calls itself, if it does.
+
+    `bars` = the card takes nothing as long as it is there: it may want all of it.
+    """
+
+    pid: int
+    used: int = 0
+    name: str = ""
+    bars: bool = False
+
+    def __str__(self) -> str:
+        """`20 GiB held by pid 4711 (python3)`."""
+        amount = f"{show_memory(self.used)} held" if self.used else "held"
+        return f"{amount} by pid {self.pid}" + (f" ({self.name})" if self.name else "")
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Gpu:
-    """One card or MIG slice. Memory in bytes; `foreign` = held by processes that are not ours."""
+    """One card or MIG slice. Memory in bytes; `foreign` = in use, and not by processes of ours.
+
+    `holders` are the strangers on it that have most of that; there may be more, and some that nobody sees.
+    """
 
     uuid: str
     name: str
@@ -17,6 +40,19 @@ class Gpu:
     foreign: int = 0
     healthy: bool = True
     said: str = ""
+    holders: tuple[Holder, ...] = ()
+
+    @property
+    def strangers(self) -> str:
+        """Who holds how much of what is foreign, in words; empty = nobody."""
+        if not self.holders:
+            theirs = f"{show_memory(self.foreign)} held by processes that are not llmgw's"
+            return theirs if self.foreign else ""
+        told = [str(holder) for holder in self.holders]
+        rest = self.foreign - sum(holder.used for holder in self.holders)
+        if rest > 0 and all(holder.used for holder in self.holders):
+            told.append(f"{show_memory(rest)} held by others")
+        return f"{', '.join(told)}, not llmgw's"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

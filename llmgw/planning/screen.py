@@ -5,9 +5,9 @@ The control plane's API sends them, the CLI prints them; both from the very look
 
 import collections
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
-from llmgw.fleet.node import InstalledEngine
+from llmgw.fleet.node import Gpu, InstalledEngine
 from llmgw.fleet.replica import Replica
 from llmgw.fleet.shard import Progress
 from llmgw.planning.needs import Unplaced
@@ -56,7 +56,8 @@ class NodeRow:
     """One node. Sizes in bytes, None where it did not say; `seen` is the age of its last word in seconds.
 
     `cards` counts its GPUs by name. `cordoned` and `draining` are the reasons people gave, or quarantine's.
-    `lost_in` is how long it may stay silent before it is Lost, where it is Unreachable.
+    `lost_in` is how long it may stay silent before it is Lost, where it is Unreachable. `strangers` are lines about
+    cards with processes that are not ours.
     """
 
     id: str
@@ -77,6 +78,7 @@ class NodeRow:
     draining: str = ""
     cards: tuple[tuple[str, int], ...] = ()
     lost_in: float | None = None
+    strangers: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -232,9 +234,18 @@ def node_rows(view: View) -> tuple[NodeRow, ...]:
                 lost_in=max(0.0, view.timers.lost - silence)
                 if standing == "Unreachable" and not view.dark
                 else None,
+                strangers=tuple(_strangers(info.gpus or ())),
             )
         )
     return tuple(sorted(rows, key=lambda row: row.name))
+
+
+def _strangers(gpus: Sequence[Gpu]) -> Iterator[str]:
+    """Whose card is how much somebody else's, and what becomes of it."""
+    for number, gpu in enumerate(gpus):
+        if theirs := gpu.strangers:
+            barred = any(holder.bars for holder in gpu.holders)
+            yield f"GPU {number}: {theirs}; {'it takes nothing' if barred else 'counted as used'}"
 
 
 def _engine(engine: InstalledEngine) -> str:

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterable, Iterator
 
 from llmgw.kit.text import count
-from llmgw.kit.units import show_memory, show_seconds
+from llmgw.kit.units import show_seconds
 from llmgw.planning.needs import Unplaced
 from llmgw.planning.placement import Site
 from llmgw.planning.view import View
@@ -66,8 +66,8 @@ def _cards(site: Site) -> Iterator[str]:
     for gpu in site.room.info.gpus or ():
         if not gpu.healthy:
             yield f"GPU {gpu.uuid} is withdrawn: {gpu.said or 'not healthy'}"
-        elif gpu.foreign:
-            yield f"GPU {gpu.uuid}: {show_memory(gpu.foreign)} held by processes that are not llmgw's"
+        elif theirs := gpu.strangers:
+            yield f"GPU {gpu.uuid}: {theirs}; counted as used"
 
 
 def _next_of_node(view: View, node: str, name: str) -> str:

@@ -10,6 +10,11 @@
      garbledN       the name of card N has a byte 0xff and a control character
      namelessN      the UUID of card N has a byte 0xff
      hugeN          card N says it has more memory than can be
+     leakN=M        M MiB of card N are in use that no process is charged for
+     ancient        the driver knows no second form of the memory's question, and its reserve is in no answer
+     muteN          card N does not say who computes there: timeout
+     blindN         card N cannot say who computes there: not supported
+     draw=P         process P draws with 300 MiB of card 0; draw=P@N:M as with pid
      rude           a bad card's error is one that nobody knows, and its words have a byte 0xff
      pid=P          process P holds 512 MiB of card 0; pid=P@N of card N, pid=P@N.S of its slice S,
                     pid=P@N:M so many MiB, pid=P@N:? an amount that the driver does not tell */
@@ -18,11 +23,12 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { OK = 0, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7, GPU_IS_LOST = 15, UNHEARD_OF = 542 };
+enum { OK = 0, NOT_SUPPORTED = 3, NOT_FOUND = 6, TIMEOUT = 10, NO_FUNCTION = 13, INSUFFICIENT_SIZE = 7, GPU_IS_LOST = 15, UNHEARD_OF = 542 };
 enum { MOST = 8, SLICES = 3, WHOLE = -1 };
 typedef int nvmlReturn_t;
 typedef struct device { int card, slice; } *nvmlDevice_t;
 typedef struct { unsigned long long total, free, used; } nvmlMemory_t;
+typedef struct { unsigned int version; unsigned long long total, reserved, free, used; } nvmlMemory_v2_t;
 typedef struct { unsigned int pid; unsigned long long used; unsigned int gi, ci; } nvmlProcessInfo_t;
 static struct device cards[MOST], slices[MOST][SLICES];
 
@@ -46,15 +52,15 @@ static void wait_for(const char *word) {
 }
 static int exists(int slice) { return slice == 0 || slice == 2; }
 
-/* The processes on a device; how many, and the first of them into `infos`. */
-static unsigned int processes(nvmlDevice_t device, nvmlProcessInfo_t *infos, unsigned int room) {
+/* The processes of a device that `word` names; how many, and the first of them into `infos`. */
+static unsigned int processes(const char *word, unsigned long long usual, nvmlDevice_t device, nvmlProcessInfo_t *infos, unsigned int room) {
     unsigned int number = 0;
-    for (const char *at = strstr(words(), "pid="); at; at = strstr(at + 4, "pid=")) {
+    for (const char *at = strstr(words(), word); at; at = strstr(at + 4, word)) {
         char *rest;
-        unsigned int pid = (unsigned int)strtoul(at + 4, &rest, 10);
+        unsigned int pid = (unsigned int)strtoul(at + strlen(word), &rest, 10);
         int card = *rest == '@' ? (int)strtol(rest + 1, &rest, 10) : 0;
         int slice = *rest == '.' ? (int)strtol(rest + 1, &rest, 10) : WHOLE;
-        unsigned long long used = *rest == ':' ? (rest[1] == '?' ? ~0ull : strtoull(rest + 1, NULL, 10) << 20) : 512ull << 20;
+        unsigned long long used = *rest == ':' ? (rest[1] == '?' ? ~0ull : strtoull(rest + 1, NULL, 10) << 20) : usual << 20;
         if (card != device->card || slice != device->slice) continue;
         if (number < room) { infos[number].pid = pid; infos[number].used = used; infos[number].gi = infos[number].ci = 0; }
         number++;
@@ -93,15 +99,42 @@ nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *text, unsigned int siz
     else snprintf(text, size, device->slice == WHOLE ? "Fake H100" : "Fake H100 MIG 1g.10gb");
     return OK;
 }
+/* Of a device: what is in use, the driver's own reserve left out, and that reserve. */
+static unsigned long long used_on(nvmlDevice_t device) {
+    unsigned long long used = 0;
+    char word[16];
+    const char *at;
+    for (int which = 0; which < 2; which++) {
+        nvmlProcessInfo_t found[16];
+        unsigned int number = processes(which ? "draw=" : "pid=", which ? 300 : 512, device, found, 16);
+        for (unsigned int i = 0; i < number && i < 16; i++) used += found[i].used == ~0ull ? 1ull << 30 : found[i].used;
+    }
+    snprintf(word, sizeof word, "leak%d=", device->card);
+    if (device->slice == WHOLE && (at = strstr(words(), word))) used += strtoull(at + strlen(word), NULL, 10) << 20;
+    return used;
+}
+static unsigned long long reserved_on(nvmlDevice_t device) {
+    nvmlProcessInfo_t found[1];
+    if (strstr(words(), "ancient") || device->card || device->slice != WHOLE) return 0;
+    return processes("pid=", 512, device, found, 0) ? 0 : 512ull << 20;
+}
 nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory) {
-    nvmlProcessInfo_t found[16];
-    unsigned int number = processes(device, found, 16);
     if (has("lost", device->card)) return GPU_IS_LOST;
     memory->total = device->slice == WHOLE ? 80ull << 30 : 10ull << 30;
-    memory->used = device->card == 0 && device->slice == WHOLE && !number ? 512ull << 20 : 0;
-    for (unsigned int i = 0; i < number && i < 16; i++) memory->used += found[i].used == ~0ull ? 1ull << 30 : found[i].used;
+    memory->used = used_on(device) + reserved_on(device);
     if (has("huge", device->card)) memory->total = memory->used = ~0ull - 1;
     memory->free = memory->total - memory->used;
+    return OK;
+}
+nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory) {
+    nvmlMemory_t both;
+    nvmlReturn_t said = nvmlDeviceGetMemoryInfo(device, &both);
+    if (strstr(words(), "ancient")) return NO_FUNCTION;
+    if (said != OK) return said;
+    memory->total = both.total;
+    memory->reserved = has("huge", device->card) ? 0 : reserved_on(device);
+    memory->used = both.used - memory->reserved;
+    memory->free = both.free;
     return OK;
 }
 nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int *current, unsigned int *pending) {
@@ -119,11 +152,19 @@ nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned i
     *slice = &slices[device->card][index];
     return OK;
 }
-nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *room, nvmlProcessInfo_t *infos) {
+static nvmlReturn_t tell(const char *word, unsigned long long usual, nvmlDevice_t device, unsigned int *room, nvmlProcessInfo_t *infos) {
     unsigned int number;
     if (has("lost", device->card)) return GPU_IS_LOST;
-    number = processes(device, infos, infos ? *room : 0);
+    if (has("mute", device->card)) return TIMEOUT;
+    if (has("blind", device->card)) return NOT_SUPPORTED;
+    number = processes(word, usual, device, infos, infos ? *room : 0);
     if (*room < number) { *room = number; return INSUFFICIENT_SIZE; }
     *room = number;
     return OK;
+}
+nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *room, nvmlProcessInfo_t *infos) {
+    return tell("pid=", 512, device, room, infos);
+}
+nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v3(nvmlDevice_t device, unsigned int *room, nvmlProcessInfo_t *infos) {
+    return tell("draw=", 300, device, room, infos);
 }

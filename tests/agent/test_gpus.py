@@ -1,6 +1,7 @@
 """Cards through the true NVML binding, against a shared library of ours where there is no GPU."""
 
 import asyncio
+import contextlib
 import json
 import os
 import pathlib
@@ -9,15 +10,17 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
 
 from llmgw.agent import marks
+from llmgw.agent.core import AgentState
 from llmgw.agent.gpus import Gpus, NvmlTimers
 from llmgw.errors import Failed
-from llmgw.fleet.node import NodeInfo
+from llmgw.fleet.inventory import Room
+from llmgw.fleet.node import Gpu, Holder, NodeInfo
 from llmgw.fleet.shard import ShardStatus
 from llmgw.kit.clock import SystemClock
 from llmgw.wire import messages as wire
@@ -130,6 +133,129 @@ def test_memory_of_strangers_is_foreign_and_ours_is_not(library: pathlib.Path) -
     assert [card["foreign"] >> 20 for card in cards] == [512, 0]
     cards, _ = read(library, "pid=4711", ours="4711")
     assert [card["foreign"] for card in cards] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("words", "ours", "foreign"),
+    [
+        ("", "", 0),  # its driver's reserve is nobody's
+        ("ancient", "", 0),
+        ("leak0=40960", "", 40960),
+        ("pid=4711@0:1024 leak0=40960", "", 41984),
+        ("pid=4711@0:40960", "4711", 0),
+        ("pid=4711@0:40960 leak0=30720", "4711", 30720),
+        ("pid=4711@0:40960 pid=4712@0:2048 leak0=1024", "4711", 3072),
+        ("pid=4711@0:40960 leak0=100", "4711", 0),  # what a context costs its driver
+        ("draw=5000@0:300", "", 300),
+        ("draw=5000@0:300", "5000", 0),
+        ("pid=4711@0:? leak0=4096", "4711", 0),  # all of it may be ours
+        ("blind0 leak0=40960", "", 40960),
+        ("mute0 leak0=40960", "", 40960),
+        ("leak0=90000", "", 80 * 1024),
+    ],
+)
+def test_what_is_in_use_and_not_ours_is_foreign(
+    library: pathlib.Path, words: str, ours: str, foreign: int
+) -> None:
+    """Whether or not the driver charges a process that it lists: another namespace's, a leak. Ours is subtracted once."""
+    assert read(library, words, ours=ours)[0][0]["foreign"] >> 20 == foreign
+
+
+def test_an_idle_card_takes_whatever_a_profile_asks_of_it(library: pathlib.Path) -> None:
+    """Half a GiB is its driver's own: an engine that is given 99.9 % of a card finds a place."""
+    for words in ("", "ancient"):
+        cards = tuple(Gpu(**{**card, "holders": ()}) for card in read(library, words)[0])
+        room = Room(NodeInfo("n0", "n0", gpus=cards))
+        assert len(room.free_gpus()) == 2
+        assert all(card.memory_total - card.foreign >= card.memory_total * 0.999 for card in cards)
+
+
+def test_strangers_are_told_by_pid_name_and_memory(library: pathlib.Path) -> None:
+    """Those with most of it, and what nobody is charged for; of ours none."""
+    with sleeping() as stranger:
+        words = f"pid={stranger}@0:3174 pid=4711@0:1024 leak0=2048"
+        card = Gpu(**read_card(library, words, ours="4711"))
+        assert (card.foreign >> 20, card.holders) == (
+            3174 + 2048,
+            (Holder(stranger, 3174 << 20, "sleep", True),),
+        )
+        assert card.strangers == (
+            f"3.1 GiB held by pid {stranger} (sleep), 2 GiB held by others, not llmgw's"
+        )
+    many = " ".join(f"pid={4000 + n}@1:{200 + n}" for n in range(12))
+    holders = Gpu(**read_card(library, many, number=1)).holders
+    assert [holder.pid for holder in holders] == [4011 - n for n in range(8)]
+
+
+@pytest.mark.parametrize(
+    ("words", "bars"),
+    [
+        ("pid={}@0:3174", True),
+        ("pid={}@0:300", False),
+        ("draw={}@0:2048", False),
+        ("pid={}@0:600 pid=4711@0:600", True),
+        ("pid={}@0:? leak0=4096", True),
+        ("pid={}@0:?", False),
+    ],
+)
+def test_a_stranger_that_computes_bars_its_card_and_one_that_draws_does_not(
+    library: pathlib.Path, words: str, *, bars: bool
+) -> None:
+    """A desktop and a monitor's context are only subtracted; what has a gibibyte of it may want all the rest."""
+    with sleeping() as stranger:
+        card = Gpu(**read_card(library, words.format(stranger)))
+        assert [holder.bars for holder in card.holders if holder.pid == stranger] == [bars]
+        (told,) = AgentState("n0").inventory((card,)) or ()
+        assert (told.healthy, told.said) == (not bars, card.strangers if bars else "")
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("/opt/llama-server", "-c", "{}"),
+        ("python3", "-m", "vllm.serve", "model"),
+        ("sglang::scheduler_TP0", "-c", "{}"),
+    ],
+)
+def test_an_engine_of_somebody_elses_bars_its_card_from_the_start(
+    library: pathlib.Path, tmp_path: pathlib.Path, argv: Sequence[str]
+) -> None:
+    """It has little more than a context yet, and will have all of it."""
+    code = "import time; print(flush=True); time.sleep(600)"
+    (tmp_path / "vllm").mkdir()
+    (tmp_path / "vllm" / "serve.py").write_text(code)
+    called = [word.format(code) for word in argv]
+    with subprocess.Popen(called, executable=sys.executable, stdout=subprocess.PIPE, cwd=tmp_path) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        (holder,) = Gpu(**read_card(library, f"pid={other.pid}@0:300")).holders
+        assert holder.bars
+        other.kill()
+
+
+@contextlib.contextmanager
+def sleeping() -> Iterator[int]:
+    """A live process that is nobody's."""
+    with subprocess.Popen(["sleep", "600"]) as process:
+        try:
+            yield process.pid
+        finally:
+            process.kill()
+
+
+def read_card(library: pathlib.Path, words: str, *, ours: str = "", number: int = 0) -> dict[str, Any]:
+    """One card as a process sees it, with its holders as they are."""
+    card = read(library, words, ours=ours)[0][number]
+    return {**card, "holders": tuple(Holder(**holder) for holder in card["holders"])}
+
+
+def test_a_driver_that_does_not_say_who_computes_verifies_nothing(library: pathlib.Path) -> None:
+    """Not known is not nobody: memory may still be charged. A driver that never says it holds no shard for ever."""
+    said = "cannot verify that the memory of GPU 0 is free: Timeout"
+    assert read(library, "mute0", asked="4711", cards_of="GPU-aaaa")[1] == said
+    assert read(library, "mute0 pid=4711@1", asked="4711", cards_of="GPU-bbbb")[1].startswith("GPU 1 still")
+    assert read(library, "mute0", asked="4711", cards_of="GPU-bbbb")[1] == ""
+    assert read(library, "blind0", asked="4711", cards_of="GPU-aaaa")[1] == ""
 
 
 def test_one_dead_card_is_one_bad_card(library: pathlib.Path) -> None:
@@ -382,6 +508,34 @@ def test_an_agent_whose_driver_hangs_goes_on(library: pathlib.Path, tmp_path: pa
         for path in tmp_path.glob("a/node-id"):
             for mark in marks.scan(path.read_text()):
                 os.kill(mark.pid, signal.SIGKILL)
+
+
+def test_an_agent_tells_who_is_on_its_cards(library: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """The card of a stranger is withdrawn in its words, with the pid; nobody touches it."""
+
+    async def story(pid: int, stranger: subprocess.Popen[bytes]) -> None:
+        plane = Plane(heartbeat=0.1)
+        async with listening(plane.serve) as (_, port):
+            env = {"FAKE_NVML": f"pid={pid}@0:3174", "LD_LIBRARY_PATH": str(library)}
+            options = ("--state-dir", str(tmp_path / "a"), "--metrics", "off")
+            processes.llmgw("agent", "agent", "--control", f"127.0.0.1:{port}", *options, env=env)
+            await until(lambda: plane.beats, "a heartbeat")
+            barred, free = plane.info().gpus or ()
+            holder = Holder(pid, 3174 << 20, "sleep", bars=True)
+            assert (barred.holders, barred.foreign) == ((holder,), 3174 << 20)
+            assert (barred.healthy, barred.said) == (
+                False,
+                f"3.1 GiB held by pid {pid} (sleep), not llmgw's",
+            )
+            assert (free.healthy, free.holders) == (True, ())
+            assert stranger.poll() is None
+
+    with subprocess.Popen(["sleep", "600"]) as stranger:
+        try:
+            with Processes(tmp_path) as processes:
+                asyncio.run(story(stranger.pid, stranger))
+        finally:
+            stranger.kill()
 
 
 def test_an_agent_that_gets_no_thread_for_nvml_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

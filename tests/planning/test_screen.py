@@ -2,6 +2,8 @@
 
 import dataclasses
 
+from llmgw.cli.screens import node_lines
+from llmgw.fleet.node import Gpu, Holder
 from llmgw.fleet.world import Fleet
 from llmgw.planning.actions import Assign
 from llmgw.planning.desired import Marks
@@ -86,3 +88,23 @@ def test_what_an_engine_waits_for_and_that_it_is_slow_is_said() -> None:
     (row,) = replicas(story)
     assert (row.state, row.ready) == ("Ready", 1)
     assert row.detail == "slow for 40s: no token since then, 3 requests in flight"
+
+
+def test_a_node_says_who_else_is_on_its_cards() -> None:
+    """By pid and amount; a card that one of them bars is not among the free ones, and says so."""
+    theirs, small = Holder(4177, 3174 << 20, "python3", True), Holder(812, 300 << 20, "Xorg")
+    taken = Gpu("c0", "H100", 80 << 30, foreign=3174 << 20, holders=(theirs,))
+    cards = (
+        dataclasses.replace(taken, healthy=False, said=taken.strangers),
+        Gpu("c1", "H100", 80 << 30, foreign=1324 << 20, holders=(small,)),
+        Gpu("c2", "H100", 80 << 30, foreign=2 << 30),
+        Gpu("c3", "H100", 80 << 30),
+    )
+    story = Story(dataclasses.replace(a_node("n0"), gpus=cards), catalog=a_catalog(a_model()))
+    row = nodes(story)["n0"]
+    assert (row.gpus, row.gpus_free) == (4, 3)
+    assert node_lines([row])[2:] == [
+        "  GPU 0: 3.1 GiB held by pid 4177 (python3), not llmgw's; it takes nothing",
+        "  GPU 1: 300 MiB held by pid 812 (Xorg), 1 GiB held by others, not llmgw's; counted as used",
+        "  GPU 2: 2 GiB held by processes that are not llmgw's; counted as used",
+    ]
