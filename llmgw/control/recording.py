@@ -101,9 +101,9 @@ class Recording:
 
 
 def _models(plan: Plan) -> frozenset[str]:
-    return frozenset(
-        {row.model for row in plan.rows if row.origin != "healing"} | {each.model for each in plan.unplaced}
-    )
+    """Those that the change asks something of: what fitted nowhere before it is none of its work."""
+    rows = {row.model for row in plan.rows if row.origin == "change"}
+    return frozenset(rows | {each.model for each in plan.unplaced if each.origin == "change"})
 
 
 def _happened(entry: Entry) -> Happened:

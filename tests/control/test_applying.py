@@ -1,6 +1,7 @@
 """Applies as the control plane keeps them: what they are held to, what they did, who holds what is followed."""
 
 import asyncio
+import dataclasses
 import datetime
 import pathlib
 from typing import Any
@@ -19,7 +20,7 @@ from llmgw.fleet.node import NodeInfo
 from llmgw.fleet.shard import ShardStatus
 from llmgw.planning.actions import Assign, Start, Stop
 from tests.control.following import Followed
-from tests.control.plane import Clock, Plane, files
+from tests.control.plane import MODEL, PROFILE, Clock, Plane, files
 from tests.control.repository import Repository
 from tests.planning.story import a_catalog, a_model
 from tests.planning.test_plan import plan as planned
@@ -158,6 +159,29 @@ def test_a_record_has_every_action_and_ends(tmp_path: pathlib.Path) -> None:
         (2, True, "done", ""),
         (1, False, "done", "first"),
     ]
+
+
+def test_what_had_no_place_before_is_not_waited_for(tmp_path: pathlib.Path) -> None:
+    """Another model's replica that fits nowhere, before as after, is none of this apply; one that it adds is."""
+    made = plane(tmp_path)
+    vast = PROFILE.format(length=512).replace("name: small", "name: vast").replace("1GiB", "1000TiB")
+    huge = {
+        "huge.yaml": MODEL.format(name="huge", sha="ef" * 32, replicas=1).replace("small", "vast"),
+        "vast.yaml": vast,
+    }
+    made.hears(
+        events.Registered(dataclasses.replace(NODE, cpu_cores=8, memory_total=64 << 30, memory_free=64 << 30))
+    )
+    apply(made, {**files("qwen"), **huge})
+    obeys(made)
+    assert made.call("GET", "/v1/apply")[1]["waiting"] == ["huge: 0 of 1 ready"]
+    apply(made, {**files("qwen", "phi"), **huge})
+    assert made.call("GET", "/v1/apply")[1]["waiting"] == ["phi: 0 of 1 ready"]
+    obeys(made)
+    assert made.call("GET", "/v1/apply")[1]["result"] == "done"
+    more = {**huge, "huge.yaml": huge["huge.yaml"].replace("min: 1", "min: 2")}
+    apply(made, {**files("qwen", "phi"), **more})
+    assert made.call("GET", "/v1/apply")[1]["waiting"] == ["huge: 0 of 2 ready"]
 
 
 def test_a_record_goes_on_after_a_restart_and_says_so(tmp_path: pathlib.Path) -> None:
