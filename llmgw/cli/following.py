@@ -8,7 +8,7 @@ import base64
 import dataclasses
 import sys
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from llmgw.cli.client import Client
@@ -77,10 +77,7 @@ class _Follower:
             if told["ended"] or not told["waiting"]:
                 return self._end(told, self._clock.now() - began)
             if self._clock.now() - began > limit:
-                self._say("still outstanding; the work goes on:")
-                for line in told["waiting"]:
-                    self._say(f"  {line}")
-                return Exit.TIMEOUT
+                return self._end_of_patience(told["waiting"])
             if self._clock.now() - said_at >= every:
                 said_at = self._clock.now()
                 rows: tuple[ReplicaRow, ...] = self._client.read(tuple[ReplicaRow, ...], "/v1/replicas")
@@ -108,6 +105,17 @@ class _Follower:
             self._still = now, self._event
         return now - self._still[0] >= UNMOVED
 
+    def _end_of_patience(self, waiting: Iterable[str]) -> int:
+        """What is outstanding, how far it is or why it is not, and how to go on."""
+        self._say("still outstanding; the work goes on:")
+        for line in waiting:
+            self._say(f"  {line}")
+        rows: tuple[ReplicaRow, ...] = self._client.read(tuple[ReplicaRow, ...], "/v1/replicas")
+        for line in moving(rows, self._estimates):
+            self._say(line)
+        self._say(f"Follow: llmgw apply --attach {self._number}   Undo: llmgw rollback")
+        return Exit.TIMEOUT
+
     def _end_without_place(self, rows: Collection[ReplicaRow], waiting: Collection[str]) -> int:
         why = {row.model: row.detail for row in rows if row.state == "Pending"}
         self._say("cannot be placed, and nothing goes on that could make room:")
@@ -124,7 +132,7 @@ class _Follower:
             if not isinstance(self._shown, Plain) and not worth_a_line(entry):
                 continue
             beside = self._estimates.beside(entry["about"], entry["said"], age)
-            self._say(f"  {mark(entry):4}  {entry['about']}  {entry['said']}{beside}")
+            self._say(f"  {mark(entry, self._failed):4}  {entry['about']}  {entry['said']}{beside}")
             if hint := failure_hint(entry):
                 self._tell_failure(entry, hint)
 

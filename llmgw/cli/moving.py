@@ -85,10 +85,13 @@ def _said(row: ReplicaRow, estimates: Estimates) -> str:
     return "  ".join(filter(None, (said, about)))
 
 
-def mark(entry: Mapping[str, Any]) -> str:
-    """`ok` before an event that ends something well, `FAIL` before a failure, else nothing."""
-    if entry["kind"] != "shard":
-        return ""
+def mark(entry: Mapping[str, Any], failed: Collection[str] = ()) -> str:
+    """`ok` before an event that ends something well, `FAIL` before a failure, else nothing.
+
+    That a replica which has `failed` is gone is no good end of it.
+    """
+    if entry["kind"] != "shard" or entry["about"] in failed:
+        return "FAIL" if entry["kind"] == "shard" and " failed" in entry["said"] else ""
     if " failed" in entry["said"]:
         return "FAIL"
     return "ok" if any(f" {word}" in entry["said"] for word in _ENDS) else ""

@@ -52,4 +52,5 @@ def _near(name: str, names: Iterable[str]) -> str:
     if near := did_you_mean(name, known):
         return near
     more = f" and {len(known) - SHOWN} more" if len(known) > SHOWN else ""
-    return f"there are {', '.join(known[:SHOWN])}{more}" if known else "there are none yet"
+    verb = "is" if len(known) == 1 else "are"
+    return f"there {verb} {', '.join(known[:SHOWN])}{more}" if known else "there are none yet"

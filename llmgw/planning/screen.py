@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from llmgw.fleet.node import Gpu, InstalledEngine
 from llmgw.fleet.replica import Replica
 from llmgw.fleet.shard import Progress
+from llmgw.kit.text import count
 from llmgw.planning.needs import Unplaced
 from llmgw.planning.roll import Kind, kind
 from llmgw.planning.scaling import wanted
@@ -122,7 +123,7 @@ def _paused(view: View) -> Iterator[ReplicaRow]:
 def _why_not(item: Unplaced) -> str:
     nodes = len({reason.node for reason in item.reasons})
     first = f"; {item.reasons[0]}" if item.reasons else ""
-    return f"fits on none of {nodes} nodes{first}"
+    return f"fits on none of {count(nodes, 'node')}{first}" if nodes else "no node is there to take it"
 
 
 def _short_of(view: View, model: str, generation: str) -> int:

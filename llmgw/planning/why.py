@@ -61,10 +61,11 @@ def why_model(view: View, unplaced: Iterable[Unplaced], name: str, facts: ModelF
     model = view.desired.catalog.models[name]
     missing = next((item for item in unplaced if item.model == name), None)
     troubles = [(g, t) for (m, g), t in sorted(view.ledger.troubles.items()) if m == name]
-    ready = sum(r.serves and r.id not in view.ledger.drains for r in view.of_model(name))
+    serve = [r for r in view.of_model(name) if r.serves and r.id not in view.ledger.drains]
+    ready, silent = len(serve), sum(r.phase == "Unreachable" for r in serve)
     count_wanted = wanted(view, model)
     said = [
-        f"{ready} of {count_wanted} ready; {_bounds(view, model)}",
+        f"{ready} of {count_wanted} ready{_silent(silent)}; {_bounds(view, model)}",
         *stops_all(view),
         *([f"paused: {reason}"] if (reason := view.desired.marks.paused.get(name)) else []),
         *(line for generation, trouble in troubles for line in _trouble(view, name, generation, trouble)),
@@ -79,7 +80,7 @@ def why_model(view: View, unplaced: Iterable[Unplaced], name: str, facts: ModelF
     return Why(
         "model",
         name,
-        _model_state(view, name, ready, count_wanted, missing, troubles),
+        _model_state(view, name, (ready, silent), count_wanted, missing, troubles),
         tuple(said),
         rejected[:MOST_NODES],
         max(0, len(rejected) - MOST_NODES),
@@ -97,7 +98,7 @@ def state_of(view: View, replica: Replica) -> str:
 def _model_state(
     view: View,
     name: str,
-    ready: int,
+    there: tuple[int, int],
     count_wanted: int,
     missing: Unplaced | None,
     troubles: list[tuple[str, Trouble]],
@@ -108,7 +109,15 @@ def _model_state(
         return "Backoff" if any(trouble.until > view.now for _, trouble in troubles) else "Retrying"
     if missing is not None and not missing.stay:
         return "Pending"
-    return "Ready" if ready >= count_wanted else "Starting"
+    ready, silent = there
+    if ready < count_wanted:
+        return "Starting"
+    return "Ready" if ready - silent >= count_wanted else "Unreachable"
+
+
+def _silent(replicas: int) -> str:
+    """How many of them nobody has heard of lately: they are asked as before, and do not count as there."""
+    return f", {replicas} of them on silent nodes" if replicas else ""
 
 
 def _bounds(view: View, model: Model) -> str:

@@ -74,4 +74,6 @@ def _next_of_node(view: View, node: str, name: str) -> str:
     marks = view.desired.marks
     if node in marks.draining or node in marks.cordoned:
         return f"llmgw node uncordon {name}"
-    return f"llmgw node confirm-lost {shlex.quote(name)}" if view.standings[node] == "Unreachable" else ""
+    if view.standings[node] != "Unreachable":
+        return ""
+    return f"look at its agent; machine gone: llmgw node confirm-lost {shlex.quote(name)}"

@@ -16,7 +16,7 @@ from llmgw.cli.exits import Exit
 from llmgw.cli.following import Followed, follow
 from llmgw.cli.live import Plain, region
 from llmgw.cli.main import run as llmgw
-from llmgw.cli.moving import MOST, Estimates, failure_hint, moving, worth_a_line
+from llmgw.cli.moving import MOST, Estimates, failure_hint, mark, moving, worth_a_line
 from llmgw.cli.saved import load, save
 from llmgw.cli.uploads import upload_of
 from llmgw.errors import CatalogInvalid, Failed
@@ -98,6 +98,9 @@ def test_which_events_are_worth_a_line_beside_a_region() -> None:
     assert shown == [True, False, True]
     assert worth_a_line(entry("alarm", "anything"))
     assert not worth_a_line(entry("action", "assign rank 0"))
+    gone = entry("shard", "rank 0 gone: exit 1: error: no such flag")
+    assert [mark(gone), mark(gone, {"a/ab"}), mark(gone, {"b/cd"})] == ["ok", "", "ok"]
+    assert mark(entry("shard", "rank 1 failed: exit 1"), {"a/ab"}) == "FAIL"
     hint = failure_hint(entry("shard", "rank 0 failed: exit 1"))
     assert hint.endswith("Logs: llmgw logs a/ab   Why: llmgw why a")
     assert not failure_hint(entry("shard", "rank 0 ready"))
@@ -207,7 +210,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 READY = ReplicaRow("a/x", "a", "Ready", 1, 1, ("n0",))
 NOWHERE = [
-    ReplicaRow(name, name, "Pending", 0, 1, detail="fits on none of 1 nodes; n0: no card") for name in "ab"
+    ReplicaRow(name, name, "Pending", 0, 1, detail="fits on none of 1 node; n0: no card") for name in "ab"
 ]
 FULL = ({"n0": "Ready", "n9": "Lost"}, ["a", "b"], [READY, *NOWHERE], 0)
 
@@ -219,8 +222,8 @@ def test_what_fits_nowhere_is_not_waited_for(capsys: pytest.CaptureFixture[str])
     said = capsys.readouterr().err.splitlines()
     assert said[-4:] == [
         "cannot be placed, and nothing goes on that could make room:",
-        "  a: 1 of 2 ready; fits on none of 1 nodes; n0: no card",
-        "  b: 0 of 1 ready; fits on none of 1 nodes; n0: no card",
+        "  a: 1 of 2 ready; fits on none of 1 node; n0: no card",
+        "  b: 0 of 1 ready; fits on none of 1 node; n0: no card",
         "the rest of revision 3 is done; what fits later is placed then."
         " Why: llmgw why a   Undo: llmgw rollback",
     ]
@@ -251,6 +254,20 @@ def test_what_may_find_a_place_is_waited_for(
     assert client.looks == 4
 
 
+def test_a_timeout_says_how_far_it_is_and_how_to_go_on(capsys: pytest.CaptureFixture[str]) -> None:
+    """Beside what is outstanding: each replica that is on its way, or why it is not."""
+    waits = ReplicaRow("a", "a", "Backoff", 0, 1, detail="try 3 in 7s; last: exit 1")
+    client = Standing(({"n0": "Ready"}, [], [READY, waits], 0))
+    assert follow(client, Followed(3, 0), -1.0) == Exit.TIMEOUT  # type: ignore[arg-type]
+    assert capsys.readouterr().err.splitlines() == [
+        "still outstanding; the work goes on:",
+        "  a: 1 of 2 ready",
+        "  b: 0 of 1 ready",
+        "  ..    a  Backoff  -  try 3 in 7s; last: exit 1",
+        "Follow: llmgw apply --attach 3   Undo: llmgw rollback",
+    ]
+
+
 def test_news_of_the_fleet_begins_the_wait_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """A node that registers while nothing moves may be the one."""
     monkeypatch.setattr(following, "POLL", 0.01)
@@ -273,7 +290,7 @@ def test_an_apply_of_more_than_there_is_room_for_ends(
         ran = lab.cli("apply", str(root), "--yes")
         assert ran.code == Exit.FAILED, ran
         assert ran.err.count("rank 0 ready") == 2
-        assert "  a: 2 of 3 ready; fits on none of 1 nodes; n0: " in ran.err
+        assert "  a: 2 of 3 ready; fits on none of 1 node; n0: " in ran.err
         attached = lab.cli("apply", "--attach")
         assert (attached.code, "a: 2 of 3 ready" in attached.err) == (Exit.FAILED, True)
         assert lab.cli("apply", str(root), "--yes", "--wait", "accepted").code == Exit.DONE

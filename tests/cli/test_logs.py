@@ -65,6 +65,20 @@ def test_following_goes_on_where_it_was(
     ]  # fmt: skip
 
 
+def test_following_says_once_that_a_node_is_silent(
+    capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For how long it has been silent is another number each time: that is no news."""
+    silent = [
+        {"error": f"cannot read the log: node a is Unreachable, it spoke last {age} ago"}
+        for age in ("16s", "17s", "1m2s")
+    ]
+    first = {"replica": "alpha/x7qf", "rank": 0, "node": "a"}
+    plane = Plane([first, data(b"one\n", 4), silent[0]], [silent[1]], [silent[2]], [{"said": "it has ended"}])
+    _, err = followed(plane, capsysbinary, monkeypatch, follow=True)
+    assert err == ["alpha/x7qf rank 0 on a", f"{silent[0]['error']}: asking again", "it has ended"]
+
+
 @pytest.mark.parametrize("follow", [True, False])
 def test_nobody_follows_what_never_answered(
     capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch, *, follow: bool

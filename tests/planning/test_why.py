@@ -180,8 +180,20 @@ def test_a_silent_node_says_when_it_is_lost() -> None:
     story.silence(here).after(20).decides()
     assert story.last is not None
     why = why_node(seen(story), story.last.unplaced, here)
-    assert (why.state, why.try_next) == ("Unreachable", f"llmgw node confirm-lost {here}")
+    assert why.state == "Unreachable"
+    assert why.try_next == f"look at its agent; machine gone: llmgw node confirm-lost {here}"
     assert any(said.startswith("lost in 4m40s if it stays silent") for said in why.said)
+
+
+def test_a_model_on_a_silent_node_is_not_simply_ready() -> None:
+    """Status does not count what serves there; why says the same, and that it is asked as before."""
+    story = served(nodes=3)
+    assert of_model(story).state == "Ready"
+    (name,) = story.ready()
+    story.silence(story.fleet.shards[name, 0].spec.node).after(20).decides()
+    why = of_model(story)
+    assert why.state == "Unreachable"
+    assert why.said[0].startswith("1 of 1 ready, 1 of them on silent nodes; 1 is asked for")
 
 
 def test_what_holds_up_everything_is_said_of_everything() -> None:

@@ -65,10 +65,15 @@ def _lines(client: Client, query: dict[str, str | int]) -> Iterator[dict[str, An
         except (Failed, Unreachable) as error:
             if not query["follow"] or "offset" not in query or clock.now() - heard > PATIENCE:
                 raise
-            if error.said != told:
+            if (said := _without_figures(error.said)) != told:
                 click.echo(f"{error.said}: asking again", err=True)
-            told = error.said
+            told = said
             time.sleep(AGAIN)
+
+
+def _without_figures(said: str) -> str:
+    """The same words however long it has been so."""
+    return " ".join(word for word in said.split() if not any(map(str.isdigit, word)))
 
 
 class Pipe:

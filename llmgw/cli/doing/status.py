@@ -57,6 +57,8 @@ def status_lines(
         )
     lines += [f"  {line}" for line in map(mark_line, marks)]
     lines += [f"  waiting  {line}" for line in status["outstanding"]]
+    if late - set(status["unplaced"]):
+        lines.append("  what each waits for: llmgw why NAME")
     lines += [f"  unplaced {model}: see `llmgw why {model}`" for model in status["unplaced"]]
     if not status["outstanding"] and status["revision"]:
         lines.append("  the fleet is what the catalog asks for")
