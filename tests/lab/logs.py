@@ -69,30 +69,53 @@ def run(argv: list[str]) -> Outcome:
             tempfile.TemporaryDirectory(prefix="llmgw-logs-") as place,
             Talking(pathlib.Path(place), asked.mutant) as rig,
         ):
-            rig.begin()
-            for _ in range(asked.cycles):
-                rig.cycle(took)
-            rig.stall()
-            said = rig.enough()
-            took["bytes_cut"] = rig.log.stat().st_size - rig.on_disk()
-            figures |= {"lines": said, "kept_mib": round(rig.on_disk() / 2**20, 1)}
-            for follower in rig.followers.values():
-                read = follower.read(said)
-                took["asked_again"] += follower.process.said(1000).count("asking again")
-                took["told_as_gone"] += read.gaps
-                figures[f"{follower.process.name}_gone"] = read.missing
+            try:
+                rig.begin()
+                for _ in range(asked.cycles):
+                    rig.cycle(took)
+                rig.stall()
+                said = rig.enough()
+                took["bytes_cut"] = rig.log.stat().st_size - rig.on_disk()
+                figures |= {"lines": said, "kept_mib": round(rig.on_disk() / 2**20, 1)}
+                for follower in rig.followers.values():
+                    follower.end(said)
+            finally:
+                for follower in rig.followers.values():
+                    took["asked_again"] += follower.process.said(1000).count("asking again")
+                    took["told_as_gone"] += follower.read.gaps
+                    figures[f"{follower.process.name}_gone"] = follower.read.missing
+                    figures[f"{follower.process.name}_doubled"] = follower.read.doubled
     except AssertionError as error:
         print(f"FAIL {error}", file=sys.stderr)
         return Outcome(False, took, figures, str(error).splitlines()[0])
     return Outcome(True, took, figures)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True)
 class Read:
-    """What came to a follower: how many lines are missing, in how many places."""
+    """What has come to a follower, up to byte `at` of its output; `last` is the last line's number.
 
-    missing: int
-    gaps: int
+    `missing` lines in `gaps` places, the first of them `where`; `doubled` came once more, or out of order.
+    """
+
+    at: int = 0
+    last: int = -1
+    missing: int = 0
+    gaps: int = 0
+    where: str = ""
+    doubled: int = 0
+    again: str = ""
+
+    def line(self, number: int) -> None:
+        """The next line that came."""
+        if number <= self.last:
+            self.again = self.again or f"{number} after {self.last}"
+            self.doubled += 1
+            return
+        if number > self.last + 1:
+            self.where = self.where or f"{self.last + 1}-{number - 1}"
+            self.missing, self.gaps = self.missing + number - self.last - 1, self.gaps + 1
+        self.last = number
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -101,6 +124,7 @@ class Follower:
 
     process: Process
     since: int
+    read: Read = dataclasses.field(default_factory=Read)
 
     def newest(self) -> int:
         """The number of the last whole line that came; -1 = none."""
@@ -108,31 +132,40 @@ class Follower:
             file.seek(max(0, file.seek(0, 2) - 64 * 1024))
             return max(map(int, NUMBERED.findall(file.read())), default=-1)
 
-    def read(self, said: int) -> Read:
-        """Everything that came, up to the last of `said` lines. AssertionError unless it is exact."""
-        name, missing, gaps = self.process.name, 0, 0
-        where: list[str] = []
+    def judge(self) -> None:
+        """Count what has come since the last time. AssertionError unless all of it until now is exact."""
+        name, read = self.process.name, self.read
         numbers = self._numbers()
-        before = next(numbers, -1) if self.since else -1
-        must(before >= self.since - 1, f"{name}: it begins with {before}, and {self.since} had been said")
+        if not read.at and self.since:
+            read.last = next(numbers, -1)
+            must(
+                read.last >= self.since - 1,
+                f"{name}: it begins with {read.last}, and {self.since} had been said",
+            )
         for number in numbers:
-            must(number > before, f"{name}: line {number} comes after {before}")
-            if number > before + 1:
-                missing, gaps = missing + number - before - 1, gaps + 1
-                where.append(f"{before + 1}-{number - 1}")
-            before = number
-        must(before == said - 1, f"{name}: the last line is {before} of {said}")
+            read.line(number)
+        must(not read.doubled, f"{name}: {read.doubled} lines come twice or late, the first {read.again}")
+        # What is gone is said before the lines behind it come.
         told = [float(much) * UNITS[unit] for much, unit in GONE.findall(self.process.err.read_text())]
+        lost = f"{name}: {read.missing} lines are missing in {read.gaps} places, the first {read.where}"
+        must(read.gaps <= len(told), f"{lost}, and {len(told)} times it is told")
+        enough = sum(told) >= 0.95 * read.missing * LINE
+        must(enough, f"{lost}, and {sum(told):.0f} bytes are told as gone")
+
+    def end(self, said: int) -> None:
+        """AssertionError unless everything up to the last of `said` lines has come, and is exact."""
+        self.judge()
         must(
-            gaps <= len(told),
-            f"{name}: lines {', '.join(where)} are missing, and {len(told)} times it is told",
+            self.read.last == said - 1,
+            f"{self.process.name}: the last line is {self.read.last} of {said}",
         )
-        enough = sum(told) >= 0.95 * missing * LINE
-        must(enough, f"{name}: {missing} lines are missing, and {sum(told):.0f} bytes are told as gone")
-        return Read(missing, gaps)
 
     def _numbers(self) -> Iterator[int]:
-        for found in NUMBERED.finditer(self.process.out.read_bytes()):
+        with self.process.out.open("rb") as file:
+            file.seek(self.read.at)
+            begin, came = self.read.at, file.read()
+        for found in NUMBERED.finditer(came):
+            self.read.at = begin + found.end()
             yield int(found[1])
 
 
@@ -236,7 +269,10 @@ class Talking(Rig):
 
     def _reaches(self, follower: Follower, line: int) -> None:
         name = follower.process.name
-        self.until(lambda: follower.newest() >= line, f"{name} reads on to line {line}")
+        try:
+            self.until(lambda: follower.newest() >= line, f"{name} reads on to line {line}")
+        finally:  # which lines came says more than that no more did
+            follower.judge()
 
     def _begin_agent(self) -> None:
         self.agents["a"] = self.agent("a", *OPTIONS, wrapper=wrapper(self._mutant))
