@@ -8,6 +8,7 @@ goes to `resolve`. A rule yields diagnostics and changes nothing; the lists of t
     E401 products      E402 bounds       E403 no cpu      E404 attention DP E405 gpu on CPU
     E406 Ray over nodes E407 groups cut by nodes
     W502 YAML 1.1      W503 unchecked    W504 moving revision
+    W521 tensor parallel over nodes      W522 odd number of GPUs             W523 no headroom
 """
 
 import dataclasses
@@ -16,7 +17,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from llmgw.catalog import flags, references
+from llmgw.catalog import flags, options, references
 from llmgw.catalog.arithmetic import disagreement, shape
 from llmgw.catalog.book import Book
 from llmgw.catalog.diagnostics import Diagnostic
@@ -129,6 +130,53 @@ def joined(item: Written, profile: AnyProfile) -> Iterator[Diagnostic]:
         yield item.problem("E406", said, "distributed", key=True, help="set distributed: mp")
 
 
+def tensor_over_nodes(item: Written, profile: AnyProfile) -> Iterator[Diagnostic]:
+    """W521: engines permit tensor parallelism over nodes, at the pace of their network."""
+    if profile.nodes == 1:
+        return
+    found = shape(profile)
+    ranks, gpus = found.tensor_parallel, found.gpus_per_node
+    if not gpus or gpus % ranks == 0 or disagreement(profile):
+        return
+    said = (
+        f"tensor_parallel {ranks} does not stay in a node of {gpus}: every layer would wait for the network"
+    )
+    inside = f"tensor_parallel: {gpus} with pipeline_parallel: {found.pipeline_parallel * ranks // gpus}"
+    kept = f"{inside} stays inside" if ranks % gpus == 0 else "a divisor of gpus_per_node stays inside"
+    yield item.problem("W521", said, _written(profile, "tensor_parallel"), key=True, help=kept)
+
+
+def odd_sizes(item: Written, profile: AnyProfile) -> Iterator[Diagnostic]:
+    """W522: sizes that divide one another fill nodes whatever comes when; others leave gaps."""
+    gpus = shape(profile).gpus_per_node
+    if gpus & (gpus - 1) == 0:
+        return
+    less = 1 << (gpus.bit_length() - 1)
+    said = f"{gpus} GPUs on a node leave gaps beside replicas of 1, 2, 4 or 8"
+    wanted = f"use {less} or {2 * less}, unless nodes have just {gpus}"
+    yield item.problem("W522", said, _written(profile, "gpus_per_node"), key=True, help=wanted)
+
+
+def _written(profile: AnyProfile, field: str) -> str:
+    """`field`, or the first degree that it follows from where it was left out."""
+    return next((name for name in (field, *_DEGREES) if name in profile.model_fields_set), "name")
+
+
+_HEADROOM = 0.92
+"""Of 80 GB the rest is what CUDA graphs and warm-up took beyond what vLLM had measured; at 0.95 it was too little."""
+
+
+def headroom(item: Written, profile: AnyProfile) -> Iterator[Diagnostic]:
+    """W523: vLLM takes more than its share after it has measured."""
+    if not isinstance(profile, VllmDocument) or profile.gpu_memory_utilization <= _HEADROOM:
+        return
+    pinned = options.last(profile.args.items(), profile.engine, "kv-cache-memory-bytes")
+    if pinned is None and shape(profile).gpus_per_node:
+        said = f"gpu_memory_utilization {profile.gpu_memory_utilization:g} may leave too little for graphs and warm-up"
+        wanted = f"set gpu_memory_utilization: {_HEADROOM} at most"
+        yield item.problem("W523", said, "gpu_memory_utilization", key=True, help=wanted)
+
+
 def arguments(item: Written, profile: AnyProfile) -> Iterator[Diagnostic]:
     """E211, E212: flags that llmgw writes itself, and flags that need `allow_unsafe_args`."""
     for flag in profile.args:
@@ -216,6 +264,9 @@ PROFILE_RULES: tuple[tuple[_ProfileRule, frozenset[str]], ...] = (
     (devices, _SHAPE | {"cpu", "gpu"}),
     (attention_parallel, _SHAPE),
     (whole_nodes, _SHAPE),
+    (tensor_over_nodes, _SHAPE),
+    (odd_sizes, _SHAPE),
+    (headroom, _SHAPE | {"gpu_memory_utilization", "args"}),
     (joined, frozenset({"nodes", "distributed"})),
     (arguments, frozenset({"args", "allow_unsafe_args"})),
     (slots, frozenset({"args"})),
