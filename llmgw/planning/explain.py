@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Iterable
 
 from llmgw.catalog.model import Profile
-from llmgw.planning.placement import NoFit, Request, Site, refusals
+from llmgw.planning.placement import NoFit, Request, Site, refusals, too_few
 from llmgw.planning.stock import Stock
 
 Asked = tuple[Profile, frozenset[str], frozenset[str], int, str]
@@ -18,11 +18,15 @@ holds them."""
 
 @dataclasses.dataclass(slots=True)
 class _Answer:
-    """One answer: by node as (site, shards it had, refusals), and all of it at a version of the stock."""
+    """One answer: by node as (site, shards it had, refusals), and all of it at a version of the stock.
+
+    `short` = of a gang, which nodes would take a shard.
+    """
 
     by_node: dict[str, tuple[Site, int, list[NoFit]]]
     version: int = -1
     whole: tuple[NoFit, ...] = ()
+    short: str = ""
 
 
 class Explanations:
@@ -32,8 +36,8 @@ class Explanations:
         self._answers: dict[Asked, _Answer] = {}
         self._kept: dict[Asked, _Answer] = {}
 
-    def of(self, request: Request, stock: Stock, nodes: Iterable[str]) -> tuple[NoFit, ...]:
-        """Every reason of every one of `nodes`, in their order."""
+    def of(self, request: Request, stock: Stock, nodes: Iterable[str]) -> tuple[tuple[NoFit, ...], str]:
+        """Every reason of every one of `nodes`, in their order; and of a gang that some of them are too few."""
         held = request.cache_name if stock.size(request.cache_name) else ""
         size = request.source_bytes if request.model.source.fetched else 0
         asked = (request.profile, request.avoid, request.spare, size, held)
@@ -42,8 +46,11 @@ class Explanations:
         if answer.version != stock.version:
             answer.by_node = {name: _renewed(answer, name, stock.sites[name], request) for name in nodes}
             answer.whole = tuple(said for _, _, told in answer.by_node.values() for said in told)
+            if request.profile.nodes > 1:
+                willing = (site for site, _, told in answer.by_node.values() if not told)
+                answer.short = too_few(willing, request)
             answer.version = stock.version
-        return answer.whole
+        return answer.whole, answer.short
 
     def told(self) -> None:
         """Everything was asked for; what was not is forgotten."""

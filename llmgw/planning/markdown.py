@@ -152,7 +152,7 @@ def _table(rows: list[Row], waiting: list[NotPlaced]) -> Iterator[str]:
         differs = (row.model, row.why)
         yield f"| {' | '.join(cells)} |"
     for item in waiting:
-        why = f"fits on none of {count(item.nodes, 'node')}"
+        why = item.said
         if item.would_fit:
             why += f"; would fit if {item.would_fit[0]}"
         yield f"| **!** | <code>{escaped(item.model)}</code> | | {escaped(why)} | | | |"

@@ -60,6 +60,7 @@ def stays(replica: Replica, generations: Collection[str], marks: Marks) -> bool:
 class Unplaced:
     """A replica that is wanted and fits nowhere: every node's every reason, for the first profile.
 
+    `short` says of a gang that some nodes have none, and are too few.
     `stay` are those that people want moved and that serve on because of it, where nothing else is missing.
     """
 
@@ -68,6 +69,7 @@ class Unplaced:
     because: str
     reasons: tuple[NoFit, ...]
     stay: tuple[str, ...] = ()
+    short: str = ""
 
 
 @dataclasses.dataclass(slots=True)

@@ -190,6 +190,27 @@ def fits(site: Site, request: Request, kind: str) -> bool:
     return True
 
 
+def too_few(sites: Iterable[Site], request: Request) -> str:
+    """How many nodes a gang needs, and which of `sites` (that refuse no shard of it) there are; nothing without any."""
+    profile = request.profile
+    eligible: dict[str, list[str]] = {}
+    for site in sites:
+        for kind in site.room.free if profile.gpus_per_node else (CPU,):
+            if fits(site, request, kind):
+                eligible.setdefault(kind, []).append(site.name)
+    if not eligible:
+        return ""
+    if len(eligible) == 1:
+        (names,) = eligible.values()
+        return f"needs {profile.nodes} nodes, {len(names)} eligible ({_first(names)})"
+    each = (f"{len(names)} with {kind} ({_first(names)})" for kind, names in sorted(eligible.items()))
+    return f"needs {profile.nodes} nodes with GPUs of one type, eligible are {', '.join(each)}"
+
+
+def _first(names: Sequence[str]) -> str:
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+
+
 def preference(
     site: Site, request: Request, kind: str, pressure: Mapping[str, float]
 ) -> tuple[int, float, int, float, bool, str]:

@@ -45,7 +45,8 @@ class Service:
 class NotPlaced:
     """A wanted replica that fits nowhere. `reasons` are (node, rule, why), one per node and rule, at most
     `MOST_REASONS` of `nodes` nodes. `would_fit` are changes with which it would fit, the nearest first.
-    `stay` are the replicas that it was to take over from: they serve on.
+    `stay` are the replicas that it was to take over from: they serve on. `short` says of a gang that the nodes
+    without a reason are too few.
     """
 
     model: str
@@ -55,6 +56,12 @@ class NotPlaced:
     origin: Origin = "change"
     would_fit: tuple[str, ...] = ()
     stay: tuple[str, ...] = ()
+    short: str = ""
+
+    @property
+    def said(self) -> str:
+        """`fits on none of 6 nodes`, or how many a gang needs and finds."""
+        return self.short or f"fits on none of {count(self.nodes, 'node')}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -198,6 +205,7 @@ def _unplaced(
                 origin="pending" if unchanged else "change",
                 would_fit=ways,
                 stay=tuple(map(told, item.stay)),
+                short=item.short,
             )
         )
     view.board.rest(acted=False)

@@ -91,10 +91,7 @@ def summary_lines(plan: Plan, *, width: int | None = None) -> list[str]:
         ]
         for row in told_rows(plan)
     ]
-    table += [
-        ["  !", safe(item.model), "", f"fits on none of {count(item.nodes, 'node')}"]
-        for item in plan.unplaced
-    ]
+    table += [["  !", safe(item.model), "", safe(item.said)] for item in plan.unplaced]
     return [*header_lines(plan), *fitted(table, width, _REASON), summary(plan)]
 
 
@@ -232,7 +229,7 @@ def _unplaced(unplaced: Iterable[NotPlaced], explain: bool, suppose: Sequence[st
             yield f"  ! {safe(', '.join(item.stay))} {verb}: there is nowhere to move {those}"
         else:
             profile = f"under profile {safe(item.profile)}"
-            yield f"  ! {safe(item.model)} {profile} fits on none of {count(item.nodes, 'node')}"
+            yield f"  ! {safe(item.model)} {profile} {safe(item.said)}"
         yield from (f"      {line}" for line in refusal_lines(item, suppose, every=explain))
         if item.would_fit:
             yield f"      would fit if: {safe('; or '.join(item.would_fit))}"
@@ -240,6 +237,8 @@ def _unplaced(unplaced: Iterable[NotPlaced], explain: bool, suppose: Sequence[st
 
 def refusal_lines(item: NotPlaced, suppose: Sequence[str] = (), *, every: bool = False) -> Iterator[str]:
     """Why, one line a node and rule, or with nodes of the same reason together. `suppose` is the plan's."""
+    if not item.reasons and item.short:
+        return
     if not item.reasons:
         away = [said.removeprefix(WITHOUT) for said in suppose if said.startswith(WITHOUT)]
         verb = "is" if len(away) == 1 else "are"
@@ -292,6 +291,8 @@ def counts(plan: Plan) -> dict[str, int]:
 def summary(plan: Plan) -> str:
     """`Plan p-7f3c9a: 2 to add, 1 to replace, …`, or that there is nothing to do."""
     if plan.empty and not plan.unplaced:
+        if any(row.symbol == "." for row in plan.rows):
+            return "No changes: what is not as the catalog asks is left alone for now."
         return "No changes: the fleet is what the catalog asks for."
     number = counts(plan)
     unknown = f" + {number['fetch_unknown']} of unknown size" if number["fetch_unknown"] else ""

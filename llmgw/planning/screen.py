@@ -123,7 +123,8 @@ def _paused(view: View) -> Iterator[ReplicaRow]:
 def _why_not(item: Unplaced) -> str:
     nodes = len({reason.node for reason in item.reasons})
     first = f"; {item.reasons[0]}" if item.reasons else ""
-    return f"fits on none of {count(nodes, 'node')}{first}" if nodes else "no node is there to take it"
+    where = f"fits on none of {count(nodes, 'node')}" if nodes else "no node is there to take it"
+    return f"{item.short or where}{first}"
 
 
 def _short_of(view: View, model: str, generation: str) -> int:

@@ -44,9 +44,14 @@ def fits_without(view: View, search: Search, names: Collection[str]) -> bool:
 def unplaced_for(view: View, needs: Needs, model: str) -> Unplaced:
     """Why its first profile fits nowhere, node by node."""
     board, request = view.board, search_for(view, needs, model).requests[0]
-    reasons = board.explanations.of(request, board.stock, view.fleet.nodes)
+    reasons, short = board.explanations.of(request, board.stock, view.fleet.nodes)
     return Unplaced(
-        model, request.profile.name, needs.of[model].because, reasons, _staying(view, needs.of[model], model)
+        model,
+        request.profile.name,
+        needs.of[model].because,
+        reasons,
+        _staying(view, needs.of[model], model),
+        short,
     )
 
 

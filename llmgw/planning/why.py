@@ -149,7 +149,8 @@ def _trouble(view: View, name: str, generation: str, trouble: Trouble) -> Iterat
 
 
 def _profile(missing: Unplaced) -> str:
-    return f"one replica under profile {missing.profile}"
+    gang = f", which {missing.short}" if missing.short else ""
+    return f"one replica under profile {missing.profile}{gang}"
 
 
 def _by_node(missing: Unplaced | None) -> tuple[Rejected, ...]:

@@ -5,9 +5,18 @@ import random
 
 import pytest
 
+from llmgw.catalog.model import Catalog
 from llmgw.fleet.inventory import Room, room
 from llmgw.fleet.node import Gpu, InstalledEngine, NodeInfo
+from llmgw.kit.chance import seeded
 from llmgw.planning import cards
+from llmgw.planning.desired import Desired
+from llmgw.planning.markdown import comment
+from llmgw.planning.plan import Plan, make_plan
+from llmgw.planning.render import plan_lines, summary_lines
+from llmgw.planning.screen import replica_rows
+from llmgw.planning.view import look
+from llmgw.planning.why import why_model
 from tests.planning.story import Story, a_catalog, a_model, a_node, a_profile
 
 GIB = 1 << 30
@@ -181,3 +190,61 @@ def _with(gpu: Gpu, *, held: bool) -> Room:
         there.held_by[gpu.uuid] = "qwen/x7qf"
         there.free = {}
     return there
+
+
+GANG = a_profile("gang", nodes=2)
+
+
+def shown(story: Story) -> list[str]:
+    """What a plan from nothing, its markdown, the list of replicas and `why` say of a gang without a place."""
+    catalog = a_catalog(a_model(profiles=("gang",)), profiles=[GANG])
+    plan = _plan(story, catalog)
+    story.adopts(catalog).decides()
+    assert story.last is not None
+    view = look(story.desired, story.fleet, story.ledger, story.now, story.timers)
+    (row,) = replica_rows(view, story.last.unplaced)
+    text = comment(plan)
+    why = why_model(view, story.last.unplaced, "qwen", None)
+    return [*plan_lines(plan), *summary_lines(plan), *text.splitlines(), row.detail, *why.said]
+
+
+def _plan(story: Story, catalog: Catalog) -> Plan:
+    new = Desired(catalog)
+    return make_plan(
+        story.desired, new, story.fleet, story.ledger, story.now, seeded(1), story.timers, base=0
+    )
+
+
+GANGS: list[tuple[list[NodeInfo], str, list[str]]] = [
+    (
+        [a_node("a"), a_node("b", engines=())],
+        "needs 2 nodes, 1 eligible (a)",
+        ["b: no llamacpp (has no engine)"],
+    ),
+    ([a_node("a")], "needs 2 nodes, 1 eligible (a)", []),
+    (
+        [a_node("a"), dataclasses.replace(a_node("b"), gpus=(a_card("b0", "A100"),))],
+        "needs 2 nodes with GPUs of one type, eligible are 1 with A100 (b), 1 with H100 (a)",
+        [],
+    ),
+]
+
+
+@pytest.mark.parametrize(("nodes", "said", "others"), GANGS)
+def test_a_gang_says_how_many_nodes_it_needs_and_finds(
+    nodes: list[NodeInfo], said: str, others: list[str]
+) -> None:
+    """Every screen says it, and why the others do not do; none says that nobody registered, or of none of 0 nodes."""
+    lines = shown(Story(*nodes))
+    assert f"  ! qwen under profile gang {said}" in lines
+    assert sum(said in line for line in lines) >= 5
+    assert {line.strip() for line in lines if line.startswith("      b: ")} == set(others)
+    assert f"no place for one replica under profile gang, which {said}: 0 of 1 replicas" in lines
+    assert not [line for line in lines if "none of" in line or "no node has registered" in line]
+
+
+def test_a_gang_that_no_node_takes_fits_on_none() -> None:
+    """Where each node has its own reason, or there is none, it is said as of any other replica."""
+    lines = shown(Story(a_node("a", engines=()), a_node("b", engines=())))
+    assert "  ! qwen under profile gang fits on none of 2 nodes" in lines
+    assert "      no node has registered" in shown(Story())
