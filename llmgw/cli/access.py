@@ -14,7 +14,7 @@ from collections.abc import Mapping
 import click
 
 from llmgw.cli.found import Found, nearest
-from llmgw.cli.options import SERVER, Address
+from llmgw.cli.options import SERVER, parse_address
 from llmgw.cli.output import warn
 from llmgw.errors import Failed
 from llmgw.kit.hosts import is_loopback
@@ -46,7 +46,8 @@ def access(named: str | None) -> Access:
 
     `LLMGW_TLS_CA`, the user's own `ca.pem` for this server, or `tls_ca` of llmgw.toml is the authority to
     trust. The token comes from `LLMGW_API_TOKEN`, from the file that `LLMGW_API_TOKEN_FILE` names, or from the
-    user's own `token` for this server. Raises Failed where that would tell a token to somebody else.
+    user's own `token` for this server. Raises Failed where that would tell a token to somebody else,
+    click.UsageError where llmgw.toml names no address.
     """
     found = nearest(pathlib.Path.cwd(), warn)
     server = _server(named, found)
@@ -60,7 +61,7 @@ def access(named: str | None) -> Access:
     authority = _authority(server, found, token)
     if authority:
         return Access(server.name, f"https://{server.name}", calling(authority, "http/1.1"), headers)
-    host, _ = Address().convert(server.name, None, None)
+    host, _ = parse_address(server.name)
     trusted = os.environ.get("LLMGW_TRUSTED_NETWORK") in ("1", "true")
     if token and not trusted and not is_loopback(host):
         raise Failed(
@@ -75,9 +76,9 @@ def _server(named: str | None, found: Found | None) -> _Server:
     written = str(found.table.get("server", "")) if found is not None and not named else ""
     if written and found is not None:
         try:
-            Address().convert(written, None, None)
-        except click.BadParameter as error:
-            raise Failed(f"cannot use `server` of {found.path}: {error.message}") from error
+            parse_address(written)
+        except ValueError as error:
+            raise click.UsageError(f"cannot use `server` of {found.path}: {error}") from error
     name = named or written or SERVER
     home = os.environ.get("XDG_CONFIG_HOME") or str(pathlib.Path("~/.config").expanduser())
     own = pathlib.Path(home) / "llmgw" / "servers" / name

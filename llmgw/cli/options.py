@@ -1,6 +1,7 @@
 """Options that several verbs share, and the kinds of value they take. Light: every `--help` imports this."""
 
 import pathlib
+import re
 import shlex
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +17,54 @@ LONGEST = 365 * 86400.0
 """Seconds of the longest duration that anybody can mean."""
 
 
+_PORT = re.compile(r"[0-9]{1,5}", re.ASCII)
+_LABEL = re.compile(r"[a-zA-Z0-9_][a-zA-Z0-9_-]{0,62}")
+LONGEST_ADDRESS = 255
+"""Characters of HOST:PORT: what is kept for it is in a directory of that name."""
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """(host, port) of `HOST:PORT`; a host that is left out is loopback. Raises ValueError with what is wrong."""
+    host, _, port = text.rpartition(":")
+    if not _PORT.fullmatch(port) or int(port) > 65535:
+        why = "after the last colon stands a port, at most 65535"
+    elif len(text.encode(errors="replace")) > LONGEST_ADDRESS:
+        why = f"it is longer than {LONGEST_ADDRESS} characters"
+    elif not host or _is_host(host):
+        return host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port)
+    else:
+        why = "before it stands a name, an IPv4 address, or an IPv6 address in brackets"
+    shown = text if len(text) <= 80 else f"{text[:80]}…"
+    raise ValueError(f"{shown!r} is no HOST:PORT: {why}")
+
+
+def _is_host(host: str) -> bool:
+    """Whether every resolver takes it: what is no host ends deep inside of one, in an error of its own."""
+    import ipaddress
+
+    labels = host.removesuffix(".").split(".")
+    try:
+        if host.startswith("[") and host.endswith("]"):
+            return bool(ipaddress.IPv6Address(host[1:-1]))
+        if len(labels) == 4 and all(label.isdecimal() for label in labels):
+            return bool(ipaddress.IPv4Address(host))
+    except ValueError:
+        return False
+    if not host.isascii() or host.lower().startswith("xn--"):
+        return _is_international(host)
+    return all(_LABEL.fullmatch(label) for label in labels)
+
+
+def _is_international(host: str) -> bool:
+    """Whether both who call it, httpx and the resolver, know the name behind it."""
+    import httpx
+
+    try:
+        return bool(httpx.URL(f"http://{host}:1").host) and bool(host.encode("idna"))
+    except (httpx.InvalidURL, UnicodeError):
+        return False
+
+
 class Address(click.ParamType[tuple[str, int]]):
     """`HOST:PORT`, `[v6]:PORT` or `:PORT` (loopback)."""
 
@@ -26,10 +75,10 @@ class Address(click.ParamType[tuple[str, int]]):
     ) -> tuple[str, int]:
         if isinstance(value, tuple):
             return value
-        host, _, port = str(value).rpartition(":")
-        if not (port.isascii() and port.isdecimal()) or int(port) > 65535 or set(host) & set("/@? "):
-            self.fail(f"{value!r} is no HOST:PORT", param, ctx)
-        return host.strip("[]") or "127.0.0.1", int(port)
+        try:
+            return parse_address(str(value))
+        except ValueError as error:
+            self.fail(f"cannot use it: {error}", param, ctx)
 
 
 class AddressOrOff(click.ParamType[tuple[str, int] | None]):

@@ -12,12 +12,14 @@ import sys
 import threading
 from collections.abc import Iterator
 
+import click
 import pytest
 
 from llmgw.cli import client, main
 from llmgw.cli.client import Client
 from llmgw.cli.exits import Exit
-from llmgw.errors import Failed, Unreachable
+from llmgw.cli.options import parse_address
+from llmgw.errors import Unreachable
 from tests.support import certificates
 
 
@@ -101,13 +103,39 @@ def test_who_waits_is_told_for_what(
 
 
 @pytest.mark.parametrize(
-    "server", ["garbage", "http://127.0.0.1:7600", "host:99999", "host:", "host:٣", "a b:1"]
-)
-def test_an_address_that_is_none_is_usage(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By option or by environment: exit 64, and nobody is asked."""
+    "server",
+    [
+        "garbage", "http://127.0.0.1:7600", "host:99999", "host:", "host:٣", "a b:1", "127.0.0.1::1", "::1:7600",
+        "[127.0.0.1]:7600", "[::1:7600", "xn--:1", "☃:1", "a..b:1", "999.1.1.1:1", "a\\b:1", f"{'a' * 70}:1",
+        f"{'a.' * 130}b:1", f"host:{'1' * 4500}",
+    ],
+)  # fmt: skip
+def test_an_address_that_is_none_is_usage(
+    server: str, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By option, by environment or by the file of a clone: exit 64, why, and nobody is asked."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("LLMGW_SERVER", raising=False)
     assert main.run(["status", "--server", server]) == Exit.USAGE
+    (tmp_path / "llmgw.toml").write_text(f"server = '{server}'\n")
+    assert main.run(["models"]) == Exit.USAGE
     monkeypatch.setenv("LLMGW_SERVER", server)
     assert main.run(["nodes"]) == Exit.USAGE
+    err = capsys.readouterr().err
+    assert err.count("cannot use ") == 3
+    assert max(map(len, err.splitlines())) < 300
+
+
+@pytest.mark.parametrize(
+    ("server", "host"),
+    [
+        (":7600", "127.0.0.1"), ("[::1]:7600", "::1"), ("[fe80::1%eth0]:7600", "fe80::1%eth0"), ("a_b.c.:7600", "a_b.c."),
+        ("xn--bcher-kva.example:7600", "xn--bcher-kva.example"), ("bücher:7600", "bücher"),
+    ],
+)  # fmt: skip
+def test_an_address_is_a_name_or_an_address(server: str, host: str) -> None:
+    """Names that resolvers know, IPv6 in brackets, and no host is this machine."""
+    assert parse_address(server) == (host, 7600)
 
 
 def test_a_file_that_names_no_address_is_said(
@@ -117,7 +145,9 @@ def test_a_file_that_names_no_address_is_said(
     (tmp_path / "llmgw.toml").write_text('server = "garbage"\n')
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("LLMGW_SERVER", raising=False)
-    with pytest.raises(Failed, match=r"cannot use `server` of .*llmgw.toml: 'garbage' is no HOST:PORT"):
+    with pytest.raises(
+        click.UsageError, match=r"cannot use `server` of .*llmgw.toml: 'garbage' is no HOST:PORT"
+    ):
         Client(None)
 
 
