@@ -278,6 +278,21 @@ def removed(world: "World", fault: Fault) -> Undo | None:
     return lambda: world.adopt(scenario.returned(world.disk.catalog, model))
 
 
+def renamed(world: "World", fault: Fault) -> Undo | None:
+    """A model gets another name and keeps the old one as an alias, until people take it back."""
+    models = [each for each in world.disk.catalog.models.values() if not each.name.endswith("x")]
+    if not models:
+        return None
+    model = models[fault.target % len(models)]
+    heir = scenario.heir(model)
+    world.adopt(scenario.returned(scenario.without(world.disk.catalog, model.name), heir))
+    return lambda: world.adopt(scenario.returned(scenario.without(world.disk.catalog, heir.name), model))
+
+
+def _takes_the_name(world: "World", _: Fault, name: str) -> None:
+    world.adopt(scenario.called(world.disk.catalog, name))
+
+
 def _mistake(world: "World", _: Fault, name: str) -> None:
     world.propose(scenario.impossible(world.disk.catalog, name))
 
@@ -322,5 +337,7 @@ KINDS: dict[str, Kind] = {
     "removal": Kind(removed, longest=200.0, most=2),
     **NODE_KINDS,
     **PEOPLE_KINDS,
+    "rename": Kind(renamed, longest=300.0, most=2),
+    "alias-moves": _edit(_takes_the_name, most=3),
 }
 """Every kind of fault, by the name that the histogram prints."""

@@ -10,7 +10,7 @@ from typing import Any
 from llmgw.agent import core
 from llmgw.control import journal
 from llmgw.fleet import world
-from llmgw.planning import board, placement, plan, rehearse, rollout, scaling, stock
+from llmgw.planning import board, handover, placement, plan, rehearse, rollout, scaling, stock
 from llmgw.planning.desired import Marks
 from llmgw.planning.view import View
 from tests.sim.planting import Mutant, always
@@ -119,6 +119,16 @@ PEOPLE_MUTANTS: dict[str, Mutant] = {
         lambda rules: tuple(rule for rule in rules if rule is not placement.disk_fits),
         rare=True,
         meets="disk-full",
+    ),
+    "names-move-at-once": Mutant(
+        "a name leads to who does not serve yet", handover, "held", lambda _: always({}), meets="alias-moves"
+    ),
+    "leaves-at-once": Mutant(
+        "what left waits for nobody who gets its names",
+        rollout,
+        "leaving",
+        lambda right: lambda view, model, **_: right(view, model, held=False),
+        meets="rename",
     ),
     "drains-the-last": Mutant(
         "what is one too many goes, whoever is left", rollout, "_spared", lambda _: always(True), rare=True

@@ -514,6 +514,7 @@ class Oracle:
     def published(self, routes: Routes) -> None:
         """S7, S8: what a new table sends clients to. Who was too silent for it is remembered: a word
         may come while the table travels."""
+        self.people.published(routes)
         self._given_up[routes.version] = {
             engine.spec.replica
             for engine in self._world.engines()

@@ -4,14 +4,15 @@
 """
 
 import collections
-from collections.abc import Callable, Container, Mapping, Set
+from collections.abc import Callable, Container, Iterable, Mapping, Set
 from typing import TYPE_CHECKING
 
 from llmgw.agent.core import AgentState
-from llmgw.catalog.model import Scaling
+from llmgw.catalog.model import Model, Scaling
 from llmgw.control import journal
 from llmgw.control.marks import MOST
 from llmgw.fleet.expiry import Timers
+from llmgw.fleet.routes import RoutedModel, Routes
 from llmgw.fleet.shard import ShardKey, ShardSpec
 from llmgw.fleet.world import Fleet
 from llmgw.planning import actions
@@ -32,6 +33,12 @@ Require = Callable[[bool, str, str], None]
 Key = tuple[str, str]
 
 
+def _moves(before: Iterable[RoutedModel], after: Iterable[RoutedModel | Model]) -> dict[str, tuple[str, str]]:
+    """Names that are one model's before and another one's after."""
+    old, new = ({name: m.name for m in of for name in (*m.aliases, m.name)} for of in (before, after))
+    return {name: (old[name], new[name]) for name in old.keys() & new.keys() if old[name] != new[name]}
+
+
 class PeopleOracle:
     """The second judge of one run; `require` ends it."""
 
@@ -41,10 +48,12 @@ class PeopleOracle:
         self._asked: dict[str, collections.deque[tuple[float, int]]] = {}
         self._blamed: dict[Key, tuple[frozenset[str], float]] = {}
         self._offered: dict[ShardKey, str] = {}
+        self._tables: tuple[Routes | None, Routes | None, float] = (None, None, 0.0)
 
     def control_started(self) -> None:
         """A new life of the control plane has seen no load and blames nobody."""
         self._asked, self._blamed, self._offered = {}, {}, {}
+        self._tables = (None, None, 0.0)
 
     # --- marks --------------------------------------------------------------------------------
 
@@ -73,6 +82,7 @@ class PeopleOracle:
                     f"{replica} drains, and its model is paused",
                 )
                 self._leaves_enough(control, replica)
+                self._hands_over(replica, action.because)
 
     def _fits(self, control: "Control", spec: ShardSpec) -> None:
         """S2: by what the node said and what is on its way there."""
@@ -108,6 +118,35 @@ class PeopleOracle:
             "S10",
             f"{replica} drains: {left} of {before} go on serving, {model.scaling.min} wanted",
         )
+
+    def published(self, table: Routes) -> None:
+        """S10: a name moves to another model once that one serves, or once nothing is left that had it."""
+        old = self._tables[1]
+        self._tables = (old, table, self._world.clock.now)
+        if old is None or old.models == table.models:
+            return
+        serving = {e.model for e in table.endpoints if not e.draining}
+        wanted = {name for name, model in self._world.disk.catalog.models.items() if model.scaling.min}
+        for name, (was, heir) in _moves(old.models, table.models).items():
+            lost = was in serving and heir in wanted and heir not in serving
+            self._require(not lost, "S10", f"{name} goes from {was}, which serves, to {heir}, which does not")
+
+    def _hands_over(self, replica: str, because: str) -> None:
+        """S10: what left the catalog serves on until the model that gets its names does, but for want of room."""
+        model, catalog = replica.rpartition("/")[0], self._world.disk.catalog
+        before, newest, at = self._tables
+        table = before if at == self._world.clock.now else newest
+        if model in catalog.models or table is None or "no room" in because:
+            return
+        endpoints = table.endpoints
+        if not any(e.replica == replica and not e.draining for e in endpoints):
+            return
+        there = {e.model for e in endpoints if not e.draining}
+        for name, (was, heir) in _moves(table.models, catalog.models.values()).items():
+            waits = was == model and catalog.models[heir].scaling.min and heir not in there
+            self._require(
+                not waits, "S10", f"{replica} drains, and {heir}, which gets {name}, serves nobody yet"
+            )
 
     def _by_word(self, control: "Control", model: str) -> set[str]:
         """The replicas whose every rank is ready, as their nodes said last, and whose nodes are not lost."""

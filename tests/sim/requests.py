@@ -81,7 +81,9 @@ class Caller:
 def reachable(asked: str, routes: Routes) -> set[str]:
     """The models that a request may end at, by the table's own words."""
     models = {model.name: model for model in routes.models}
-    found, new = {asked}, [asked]
+    named = {alias: model.name for model in routes.models for alias in model.aliases}
+    first = asked if asked in models else named[asked]
+    found, new = {first}, [first]
     while new:
         more = [name for name in models[new.pop()].fallbacks if name in models and name not in found]
         found.update(more)

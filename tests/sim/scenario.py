@@ -13,6 +13,8 @@ from tests.sim.gateways import Clients
 from tests.sim.weights import UNIT, bytes_of, cache_of, names_of
 
 GIB = 1 << 30
+CHAT = "chat"
+"""A name that goes from model to model."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -176,6 +178,22 @@ def without(catalog: Catalog, name: str) -> Catalog:
     return dataclasses.replace(
         catalog, models={other: model for other, model in catalog.models.items() if other != name}
     )
+
+
+def heir(model: Model) -> Model:
+    """The model under another name, which answers for the old one too."""
+    return dataclasses.replace(model, name=f"{model.name}x", aliases=(*model.aliases, model.name))
+
+
+def called(catalog: Catalog, name: str) -> Catalog:
+    """The catalog in which this model alone is also called `chat`."""
+
+    def aliases(model: Model) -> tuple[str, ...]:
+        others = tuple(alias for alias in model.aliases if alias != CHAT)
+        return (*others, CHAT) if model.name == name else others
+
+    models = {n: dataclasses.replace(model, aliases=aliases(model)) for n, model in catalog.models.items()}
+    return dataclasses.replace(catalog, models=models)
 
 
 def impossible(catalog: Catalog, name: str) -> Catalog:
