@@ -176,9 +176,18 @@ class Watch:
             "tree": followed.name,
             "hold": aged(followed.hold),
             "blind": aged(followed.blind),
-            "busy": (tree.locked if tree is not None else "") or self._waits[1],
+            "busy": (tree.locked if tree is not None else "") or self._waits[1] or self._behind_a_hold(),
             "dirty": list(self._dirty) if tree is not None else [],
         }
+
+    def _behind_a_hold(self) -> str:
+        """That something newer was seen and is not looked into, where somebody holds the switch."""
+        tree = self._tree
+        if tree is None or self._held() is None:
+            return ""
+        if holding.judged(self._followed, tree.mark, self._rules, self._stands):
+            return ""
+        return f"{tree.commit or tree.mark[:12]} is there, and is looked into once the hold is released"
 
     @property
     def _stands(self) -> str:

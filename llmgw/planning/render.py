@@ -291,7 +291,7 @@ def counts(plan: Plan) -> dict[str, int]:
 def summary(plan: Plan) -> str:
     """`Plan p-7f3c9a: 2 to add, 1 to replace, …`, or that there is nothing to do."""
     if plan.empty and not plan.unplaced:
-        if any(row.symbol == "." for row in plan.rows):
+        if plan.alone:
             return "No changes: what is not as the catalog asks is left alone for now."
         return "No changes: the fleet is what the catalog asks for."
     number = counts(plan)

@@ -120,6 +120,22 @@ def test_growing_needs_nobody(root: pathlib.Path, tmp_path: pathlib.Path) -> Non
     assert (followed.why, followed.bound()) == ("removal", 3)
 
 
+def test_what_comes_during_a_hold_is_seen_to_wait(root: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """Not judged, not adopted, and not passed over in silence either."""
+    followed = by_files(tmp_path)
+    followed.settles()
+    followed.plane.switch.hold("ada", "incident", None)
+    followed.settles()
+    assert followed.watch.report()["busy"] == ""
+    write(root, files("qwen", replicas=2))
+    followed.settles()
+    assert followed.watch.report()["busy"].endswith(" is there, and is looked into once the hold is released")
+    assert followed.number == 1
+    followed.plane.switch.release("ada")
+    followed.settles()
+    assert (followed.number, followed.watch.report()["busy"]) == (2, "")
+
+
 def test_a_vanished_catalog_is_no_empty_catalog(root: pathlib.Path, tmp_path: pathlib.Path) -> None:
     """Unmounted, moved, unreadable: held as unknown, and when it is back nothing has happened."""
     followed = by_files(tmp_path)

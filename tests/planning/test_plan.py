@@ -13,6 +13,7 @@ from llmgw.planning.desired import Desired
 from llmgw.planning.plan import Plan, make_plan
 from llmgw.planning.rehearse import rehearse
 from llmgw.planning.render import plan_lines
+from llmgw.planning.rows import Row
 from tests.planning.story import Story, a_catalog, a_model, a_node, a_profile
 
 
@@ -44,6 +45,14 @@ def test_the_adopted_catalog_is_no_change() -> None:
     empty = plan(story, story.desired.catalog)
     assert empty.empty
     assert plan_lines(empty) == ["No changes: the fleet is what the catalog asks for."]
+
+
+def test_what_is_left_alone_is_not_called_as_asked_for() -> None:
+    """A replica on a silent node: nothing to do yet, and not all is well."""
+    alone = Row(".", "qwen", "node_silent", "node n0 is silent for 19s", origin="healing")
+    left = Plan("d" * 64, 1, (), (), alone=(alone,))
+    assert left.empty
+    assert plan_lines(left)[-1] == "No changes: what is not as the catalog asks is left alone for now."
 
 
 def test_an_argument_replaces_new_first_and_never_dips() -> None:
