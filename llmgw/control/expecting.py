@@ -115,6 +115,12 @@ class Expecting:
         if not wish.name:
             return
         promised = self._promised(wish)
+        if promised is not None and promised.cluster not in ("", plan.cluster):
+            raise Stale(
+                f"cannot apply {wish.name}: it was made for cluster {safe(promised.cluster)}, this is"
+                f" {safe(plan.cluster)}. Nothing was changed",
+                help="look at it here with `llmgw plan`, or ask the other cluster with --server",
+            )
         self._check_unused(wish, promised, now)
         if promised is None:
             if _names(wish.expect, plan.digest):

@@ -35,12 +35,15 @@ class Line:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Promise:
-    """What a plan does, in short. `base` is the revision it was made against, `catalog` the digest it leads to."""
+    """What a plan does, in short. `base` is the revision of `cluster` that it was made against, `catalog` the digest it
+    leads to.
+    """
 
     catalog: str
     base: int
     lines: tuple[Line, ...]
     unplaced: tuple[Line, ...] = ()
+    cluster: str = ""
 
     @property
     def digest(self) -> str:
@@ -86,7 +89,7 @@ def promise(plan: Plan) -> Promise:
         Line("!", model, "unplaced", "", f"cannot be placed under {profile}", number)
         for (model, profile), number in sorted(waiting.items())
     )
-    return Promise(plan.catalog_digest, plan.base, lines, unplaced)
+    return Promise(plan.catalog_digest, plan.base, lines, unplaced, plan.cluster)
 
 
 def compare(promised: Promise, now: Promise) -> Difference:

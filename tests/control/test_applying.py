@@ -19,6 +19,7 @@ from llmgw.fleet import events
 from llmgw.fleet.node import NodeInfo
 from llmgw.fleet.shard import ShardStatus
 from llmgw.planning.actions import Assign, Start, Stop
+from llmgw.planning.promise import promise
 from tests.control.following import Followed
 from tests.control.plane import MODEL, PROFILE, Clock, Plane, files
 from tests.control.repository import Repository
@@ -120,6 +121,20 @@ def test_a_short_name_that_several_plans_share_names_none() -> None:
     expecting.check(Wish(made.digest), made, now)
     with pytest.raises(Stale, match="shown by no plan"):
         expecting.check(Wish("p-1"), made, now)
+
+
+def test_a_saved_plan_is_for_the_cluster_that_made_it() -> None:
+    """Two clusters that ask for the same could take each other's plans; the name tells them apart."""
+    here = dataclasses.replace(planned(served(), a_catalog(a_model(replicas=2))), cluster="production")
+    saved = promise(dataclasses.replace(here, cluster="staging"))
+    now = Clock().wall()
+    with pytest.raises(Stale, match="made for cluster staging, this is production. Nothing was changed"):
+        Expecting().check(Wish(here.digest, saved), here, now)
+    for told in (
+        promise(here),
+        dataclasses.replace(saved, cluster=""),
+    ):  # who saved it with an older release told none
+        Expecting().check(Wish(here.digest, told), here, now)
 
 
 def test_a_guard_stops_an_apply_and_says_what_lets_it_pass(tmp_path: pathlib.Path) -> None:
