@@ -128,7 +128,7 @@ def test_a_saved_plan_is_for_the_cluster_that_made_it() -> None:
     here = dataclasses.replace(planned(served(), a_catalog(a_model(replicas=2))), cluster="production")
     saved = promise(dataclasses.replace(here, cluster="staging"))
     now = Clock().wall()
-    with pytest.raises(Stale, match="made for cluster staging, this is production. Nothing was changed"):
+    with pytest.raises(Stale, match="made for cluster staging, this is production"):
         Expecting().check(Wish(here.digest, saved), here, now)
     for told in (
         promise(here),
