@@ -1,6 +1,8 @@
 """What moves while an apply goes on, and what of it was planned: lines of text. Pure; used by `following`."""
 
 import collections
+import datetime
+import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
@@ -19,6 +21,9 @@ _RESTS = ("Ready",)
 _CLEAR = ("Ready", "Lost")
 """Standings of nodes that nothing more is expected of: each is there, or was given up."""
 _ENDS = ("ready", "failed", "gone")
+_ENDED_ITSELF = re.compile(r" gone: (exit \d|killed by |ended, exit )")
+"""As `engines.base.how_it_ended` has it; what was stopped is gone for the reason of its stop."""
+_ASSIGNED = "assign rank 0 "
 
 
 class Estimates:
@@ -27,6 +32,7 @@ class Estimates:
     def __init__(self, plan: Plan | None) -> None:
         self._waiting: dict[str, collections.deque[float]] = {}
         self._of: dict[str, float] = {}
+        self._began: dict[str, datetime.datetime] = {}
         for row in plan.rows if plan is not None else ():
             if row.symbol != "-" and row.seconds is not None and row.nodes:
                 self._waiting.setdefault(row.model, collections.deque()).append(row.seconds)
@@ -38,12 +44,19 @@ class Estimates:
             self._of[replica] = self._waiting[model].popleft()
         return self._of.get(replica)
 
-    def beside(self, about: str, said: str, age: float) -> str:
-        """`  after 2m41s (planned 2m50s)` beside the event that ends it, `age` seconds after the beginning."""
-        if said != "rank 0 ready":
+    def beside(self, entry: Mapping[str, Any]) -> str:
+        """`  after 2m41s (planned 2m50s)` beside the event that ends a start, both from when it was given its place.
+
+        Every event is shown here, in order; nothing where its beginning was not.
+        """
+        about, said = str(entry["about"]), str(entry["said"])
+        if entry["kind"] == "action" and said.startswith(_ASSIGNED):
+            self._began.setdefault(about, datetime.datetime.fromisoformat(entry["at"]))
+        began = self._began.get(about)
+        if said != "rank 0 ready" or began is None or not (planned := self.of(about)):
             return ""
-        planned = self.of(about)
-        return f"  after {show_seconds(age)} (planned {show_seconds(planned)})" if planned else ""
+        took = (datetime.datetime.fromisoformat(entry["at"]) - began).total_seconds()
+        return f"  after {show_seconds(max(0.0, took))} (planned {show_seconds(planned)})"
 
 
 def moving(rows: Iterable[ReplicaRow], estimates: Estimates) -> list[str]:
@@ -90,23 +103,27 @@ def mark(entry: Mapping[str, Any], failed: Collection[str] = ()) -> str:
 
     That a replica which has `failed` is gone is no good end of it.
     """
-    if entry["kind"] != "shard" or entry["about"] in failed:
-        return "FAIL" if entry["kind"] == "shard" and " failed" in entry["said"] else ""
-    if " failed" in entry["said"]:
+    state = _state(entry)
+    if state == "failed":
         return "FAIL"
-    return "ok" if any(f" {word}" in entry["said"] for word in _ENDS) else ""
+    return "ok" if state in _ENDS and entry["about"] not in failed else ""
 
 
 def worth_a_line(entry: Mapping[str, Any]) -> bool:
     """Whether an event ends something: beside a region that shows what moves, the others say it twice."""
-    if entry["kind"] != "shard":
-        return str(entry["kind"]) != "action"
-    return any(f" {word}" in entry["said"] for word in _ENDS)
+    return _state(entry) in _ENDS if entry["kind"] == "shard" else entry["kind"] != "action"
 
 
 def failure_hint(entry: Mapping[str, Any]) -> str:
     """What to run after a failure; nothing where the event is none."""
-    if entry["kind"] != "shard" or " failed" not in entry["said"]:
+    if _state(entry) != "failed":
         return ""
     replica = str(entry["about"])
     return f"it is tried again. Logs: llmgw logs {replica}   Why: llmgw why {replica.rpartition('/')[0]}"
+
+
+def _state(entry: Mapping[str, Any]) -> str:
+    """`gone` of `rank 0 gone: its successor is ready`: words of the reason are no state; empty of other events."""
+    if entry["kind"] != "shard":
+        return ""
+    return str(entry["said"]).partition(":")[0].rpartition(" ")[2]

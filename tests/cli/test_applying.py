@@ -19,7 +19,7 @@ from llmgw.cli.main import run as llmgw
 from llmgw.cli.moving import MOST, Estimates, failure_hint, mark, moving, worth_a_line
 from llmgw.cli.saved import load, save
 from llmgw.cli.uploads import upload_of
-from llmgw.errors import CatalogInvalid, Failed
+from llmgw.errors import CatalogInvalid, Failed, Unreachable
 from llmgw.fleet.shard import Progress
 from llmgw.planning.costs import Timing
 from llmgw.planning.plan import Plan, Service, digest_of
@@ -77,13 +77,28 @@ def test_what_moves_is_a_few_lines_with_their_estimates() -> None:
 
 def test_what_was_planned_stands_beside_what_it_took() -> None:
     """Where there was an estimate, once, at the end of the start."""
-    estimates = Estimates(
-        plan(row("+", "a", nodes=("n0",), starting=Timing(170.0, "measured: 170s, 5 times")))
-    )
-    assert estimates.beside("a/ab", "rank 0 started", 10.0) == ""
-    assert estimates.beside("a/ab", "rank 0 ready", 161.0) == "  after 2m41s (planned 2m50s)"
-    assert estimates.beside("a/cd", "rank 0 ready", 161.0) == ""
-    assert Estimates(None).beside("a/ab", "rank 0 ready", 1.0) == ""
+    estimates = Estimates(plan(row("+", "a", nodes=("n0",), starting=Timing(50.0, "measured: 50s, 5 times"))))
+
+    def at(second: int, about: str, said: str) -> dict[str, str]:
+        kind = "action" if said.startswith("assign") else "shard"
+        return {"kind": kind, "about": about, "said": said, "at": f"2026-01-01T00:00:{second:02}+00:00"}
+
+    assert estimates.beside(at(1, "a/ab", "assign rank 0 to n0: new")) == ""
+    assert estimates.beside(at(2, "a/ab", "rank 0 started")) == ""
+    assert estimates.beside(at(42, "a/ab", "rank 0 ready")) == "  after 41s (planned 50s)"
+    assert estimates.beside(at(43, "a/cd", "assign rank 0 to n0: new")) == ""
+    assert estimates.beside(at(44, "a/cd", "rank 0 ready")) == ""
+    assert Estimates(None).beside(at(2, "a/ab", "rank 0 ready")) == ""
+
+
+def test_what_was_planned_of_a_start_is_held_against_that_start() -> None:
+    """Not against the apply: a replica that had to wait for another's end took no longer for it."""
+    estimates = Estimates(plan(row("+", "a", nodes=("n0",), starting=Timing(5.0, "guess"))))
+    entry = {"kind": "shard", "about": "a/ab", "said": "rank 0 ready", "at": "2026-01-01T01:00:04+00:00"}
+    assigned = {"kind": "action", "said": "assign rank 0 to n0: new", "at": "2026-01-01T01:00:00+00:00"}
+    assert estimates.beside(entry) == ""
+    estimates.beside({**entry, **assigned})
+    assert estimates.beside(entry) == "  after 4s (planned 5s)"
 
 
 def test_which_events_are_worth_a_line_beside_a_region() -> None:
@@ -99,8 +114,13 @@ def test_which_events_are_worth_a_line_beside_a_region() -> None:
     assert worth_a_line(entry("alarm", "anything"))
     assert not worth_a_line(entry("action", "assign rank 0"))
     gone = entry("shard", "rank 0 gone: exit 1: error: no such flag")
-    assert [mark(gone), mark(gone, {"a/ab"}), mark(gone, {"b/cd"})] == ["ok", "", "ok"]
+    assert [mark(gone), mark(gone, {"a/ab"}), mark(gone, {"b/cd"})] == ["", "", ""]
+    assert mark(entry("shard", "rank 0 gone: killed by SIGKILL")) == ""
+    assert mark(entry("shard", "rank 0 gone: the catalog no longer asks for it")) == "ok"
     assert mark(entry("shard", "rank 1 failed: exit 1"), {"a/ab"}) == "FAIL"
+    for reason in ("its successor is ready", "rank 1 failed: exit 1"):
+        stopping = entry("shard", f"rank 0 stopping: {reason}")
+        assert (mark(stopping), worth_a_line(stopping), failure_hint(stopping)) == ("", False, "")
     hint = failure_hint(entry("shard", "rank 0 failed: exit 1"))
     assert hint.endswith("Logs: llmgw logs a/ab   Why: llmgw why a")
     assert not failure_hint(entry("shard", "rank 0 ready"))
@@ -172,6 +192,67 @@ def test_what_stood_already_is_waited_for_all_the_same(capsys: pytest.CaptureFix
     assert follow(client, Followed(1, 0, whole=True), 10.0) == Exit.DONE  # type: ignore[arg-type]
     assert client.looks == 3
     assert capsys.readouterr().err.startswith("done in ")
+
+
+class Leaving:
+    """A client of a control plane that goes after the first look, for `looks` looks, and counts events anew then."""
+
+    def __init__(self, looks: int) -> None:
+        self.looks, self.away = 0, looks
+        self.server = "127.0.0.1:7600"
+
+    def get(self, path: str, **query: int) -> object:
+        if path == "/v1/events":
+            epoch = 1 if self.looks == 1 else 2
+            news = {
+                "number": 9 - 7 * (epoch - 1),
+                "kind": "node",
+                "about": "n1",
+                "said": f"seen by epoch {epoch}",
+            }
+            return [news] if news["number"] > query["after"] else []  # type: ignore[operator]
+        self.looks += 1
+        if 1 < self.looks <= 1 + self.away:
+            raise Unreachable("cannot reach the control plane at 127.0.0.1:7600: connection refused")
+        waiting = ["a: 0 of 1 ready"] if self.looks < self.away + 4 else []
+        return {
+            "ended": "",
+            "result": "",
+            "waiting": waiting,
+            "outstanding": waiting,
+            "epoch": 1 + (self.looks > 1),
+        }
+
+    def read(self, *_: object) -> tuple[ReplicaRow, ...]:
+        return ()
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_control_plane_that_is_started_again_ends_no_apply(
+    whole: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Said once, with how to go on later; what the new one tells is told, though its numbers are smaller."""
+    client = Leaving(5)
+    assert follow(client, Followed(3, 6, whole=whole), 60.0) == Exit.DONE  # type: ignore[arg-type]
+    assert [line.strip() for line in capsys.readouterr().err.splitlines()[:-1]] == [
+        "n1  seen by epoch 1",
+        "cannot reach the control plane at 127.0.0.1:7600: connection refused; the work goes on, asking again."
+        " Follow later: llmgw apply --attach 3",
+        "the control plane answers again",
+        "n1  seen by epoch 2",
+    ]
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_control_plane_that_stays_away_is_a_timeout(capsys: pytest.CaptureFixture[str]) -> None:
+    """After the limit of the apply, and not before: nobody knows that it failed."""
+    assert follow(Leaving(10**9), Followed(3, 6), 0.05) == Exit.TIMEOUT  # type: ignore[arg-type]
+    assert (
+        capsys.readouterr()
+        .err.splitlines()[-1]
+        .endswith("connection refused; what it began goes on. Follow later: llmgw apply --attach 3")
+    )
 
 
 class Standing:
