@@ -16,7 +16,7 @@ from llmgw.catalog.sources import Source
 from llmgw.fleet.lifecycle import ALIVE, NEXT
 from llmgw.fleet.node import Gpu
 from llmgw.fleet.shard import Failure, ShardKey, ShardSpec, ShardStatus, State
-from llmgw.kit.units import show_seconds
+from llmgw.kit.units import show_memory, show_seconds
 from llmgw.wire import messages
 
 Order = messages.Assign | messages.Start | messages.Stop
@@ -101,6 +101,7 @@ class Stray:
 class AgentState:
     """Everything the node decides by. `node` is the id that its specs must name.
 
+    `cards` and `memory` (bytes) are what was told of the machine last; None = not known, which refuses nothing.
     `orphans` are launches of ours that no record describes; `ending` those of them that end, `left` those
     that only a newer release describes.
     """
@@ -110,6 +111,8 @@ class AgentState:
     orphans: tuple[Stray, ...] = ()
     ending: tuple[Stray, ...] = ()
     left: tuple[Stray, ...] = ()
+    cards: tuple[Gpu, ...] | None = None
+    memory: int | None = None
     shards: Mapping[ShardKey, Kept] = dataclasses.field(default_factory=dict)
     failed: Mapping[FailureKey, Failed] = dataclasses.field(default_factory=dict)
 
@@ -295,6 +298,14 @@ class Undescribed:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Seen:
+    """The machine as the control plane is told of it now: its cards, and its memory in bytes. None = not known."""
+
+    cards: tuple[Gpu, ...] | None
+    memory: int | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Heard:
     """The control plane has spoken to this agent."""
 
@@ -327,6 +338,7 @@ Event = (
     | Slow
     | Adopted
     | Undescribed
+    | Seen
     | Heard
     | OrphanEnded
     | Tick
@@ -438,6 +450,8 @@ def step(state: AgentState, event: Event, now: float) -> Step:  # noqa: PLR0911,
             return _adopted(state, event, now)
         case Undescribed():
             return _undescribed(state, event)
+        case Seen(cards=cards, memory=memory):
+            return dataclasses.replace(state, cards=cards, memory=memory), ()
         case Heard():
             return _heard(state)
         case OrphanEnded(cookie=cookie):
@@ -496,8 +510,44 @@ def _refusal(state: AgentState, spec: ShardSpec) -> str:
         both = range(max(spec.ports[0], kept.spec.ports[0]), min(spec.ports[-1], kept.spec.ports[-1]) + 1)
         if both:
             return f"port {both[0]} is held by {holder}"
-    strayed = ((gpu, state.strayed(gpu)) for gpu in spec.gpus)
-    return next((f"GPU {gpu} cannot be used: {said}" for gpu, said in strayed if said), "")
+    return _no_room(state, spec)
+
+
+def _no_room(state: AgentState, spec: ShardSpec) -> str:
+    """What of this machine cannot take one more shard, as it was seen last; empty = all of it can."""
+    if said := _no_cards(state, spec):
+        return said
+    needed = spec.profile.cpu_memory
+    if not needed or state.memory is None:
+        return ""
+    left = state.memory - sum(kept.spec.profile.cpu_memory for kept in _holding(state))
+    if needed <= left:
+        return ""
+    return f"{show_memory(max(0, left))} of memory not booked, {show_memory(needed)} needed"
+
+
+def _no_cards(state: AgentState, spec: ShardSpec) -> str:
+    """Which card of a shard cannot take it, and why; empty = all can, or nobody knows."""
+    known = None if state.cards is None else {gpu.uuid: gpu for gpu in state.cards}
+    for uuid in spec.gpus:
+        if said := state.strayed(uuid):
+            return f"GPU {uuid} cannot be used: {said}"
+        if known is not None and uuid not in known:
+            return f"there is no GPU {uuid} here"
+        if known is not None and (said := _crowded(known[uuid], spec)):
+            return said
+    return ""
+
+
+def _crowded(gpu: Gpu, spec: ShardSpec) -> str:
+    """Why a card cannot take its part of a shard; empty = it can, or nobody knows."""
+    if not gpu.healthy:
+        return f"GPU {gpu.uuid} cannot be used: {gpu.said or 'it is not healthy'}"
+    needed = round(gpu.memory_total * spec.profile.gpu_memory_utilization)
+    if gpu.memory_total - gpu.foreign >= needed:
+        return ""
+    left = show_memory(max(0, gpu.memory_total - gpu.foreign))
+    return f"GPU {gpu.uuid} has {left} free, {show_memory(needed)} needed: {gpu.strangers}"
 
 
 def _start(state: AgentState, command: messages.Start, now: float) -> Step:
@@ -506,6 +556,8 @@ def _start(state: AgentState, command: messages.Start, now: float) -> Step:
         return state, (_unknown(command.replica, command.rank),)
     if kept.spec.generation != command.generation or kept.state != "held":
         return state, (_report(kept, now),)
+    if refusal := _no_cards(state, kept.spec):  # somebody came while its weights did
+        return _fail(state, [kept], f"refused: {refusal}", now)
     started = _moved(kept, "starting", now, deadline=now + kept.spec.profile.start_deadline, swept=False)
     return _put(state, [started]), (Launch(kept.spec), _report(started, now))
 

@@ -247,7 +247,7 @@ class _Agent:
 
     def _snapshot(self) -> messages.Register:
         now, state = self._clock.now(), self._supervisor.state
-        self._said = self._info()
+        self._tell(self._info())
         return messages.Register(
             epoch=self._obeyed.epoch,
             revision=self._obeyed.revision,
@@ -256,6 +256,11 @@ class _Agent:
             failures=state.failures(now),
             progress=self._weights.progress(),
         )
+
+    def _tell(self, info: NodeInfo) -> None:
+        """What the control plane decides by from now on is what its orders are judged by."""
+        self._said = info
+        self._supervisor.tell(core.Seen(info.gpus, info.memory_total))
 
     def _info(self) -> NodeInfo:
         """The node now; as it was seen last where this machine does not let us look."""
@@ -332,7 +337,7 @@ class _Agent:
                 log.warning("cannot look at this node: %s", error)
                 continue
             if inventory.told(info) != inventory.told(self._said):
-                self._said = info
+                self._tell(info)
                 self._link.report((), info)
 
     # --- what the control plane says ---------------------------------------------------------

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from llmgw.agent import core
-from llmgw.fleet.node import Gpu
+from llmgw.fleet.node import Gpu, Holder
 from llmgw.fleet.shard import ShardSpec, State
 from tests.agent.making import NODE, assign, spec, start, stop
 
@@ -373,6 +373,79 @@ def test_a_card_of_what_nothing_describes_is_withdrawn_until_that_has_ended(hear
     talk.tell(core.OrphanEnded("c1"))
     assert talk.state.inventory(CARDS) == CARDS
     assert talk.state.inventory(None) is None
+
+
+GIB = 1 << 30
+SLEEPER = Holder(4177, 20 * GIB, "python3")
+H100 = Gpu("GPU-1", "H100", 80 * GIB)
+
+
+@pytest.mark.parametrize(
+    ("cards", "said"),
+    [
+        ((), "there is no GPU GPU-1 here"),
+        ((CARDS[1],), "there is no GPU GPU-1 here"),
+        (
+            (dataclasses.replace(H100, healthy=False, said="fell off the bus"),),
+            "GPU GPU-1 cannot be used: fell off the bus",
+        ),
+        ((dataclasses.replace(H100, healthy=False),), "GPU GPU-1 cannot be used: it is not healthy"),
+        (
+            (dataclasses.replace(H100, foreign=20 * GIB, holders=(SLEEPER,)),),
+            "GPU GPU-1 has 60 GiB free, 72 GiB needed: 20 GiB held by pid 4177 (python3), not llmgw's",
+        ),
+    ],
+)
+def test_a_card_that_cannot_take_a_shard_refuses_it(cards: tuple[Gpu, ...], said: str) -> None:
+    """The node has the last word: not here, withdrawn, or another's memory on it. Before its engine would find out."""
+    talk = Talk()
+    talk.tell(core.Seen(cards, None))
+    assert reported(talk.tell(core.Commanded(assign(BETA)))) == [("failed", f"refused: {said}")]
+    assert (talk.kept(BETA).refused, acts(talk.tell(core.Commanded(start(BETA))))) == (True, [])
+
+
+@pytest.mark.parametrize(
+    "cards",
+    [
+        None,
+        CARDS,  # whose memory nobody told
+        (H100,),
+        (dataclasses.replace(H100, foreign=8 * GIB),),  # a tenth is what the profile leaves
+    ],
+)
+def test_what_is_not_known_of_a_card_refuses_nothing(cards: tuple[Gpu, ...] | None) -> None:
+    """No NVML, no memory told, or room enough beside others."""
+    talk = Talk()
+    talk.tell(core.Seen(cards, None))
+    assert reported(talk.tell(core.Commanded(assign(BETA)))) == [("assigned", "")]
+
+
+def test_who_came_while_the_weights_did_is_seen_at_the_start() -> None:
+    """Its cards were free when it was assigned; the start is refused, and the shard fails with the reason."""
+    talk = Talk()
+    talk.tell(core.Seen((H100,), None))
+    talk.tell(core.Commanded(assign(BETA)))
+    talk.tell(core.Fetched(BETA.cache_name))
+    talk.tell(core.Seen((dataclasses.replace(H100, foreign=20 * GIB, holders=(SLEEPER,)),), None))
+    commands = talk.tell(core.Commanded(start(BETA)))
+    ((state, reason),) = reported(commands)
+    assert (state, acts(commands)) == ("failed", [])
+    assert reason.startswith("refused: GPU GPU-1 has 60 GiB free, 72 GiB needed")
+    assert reported(talk.tell(core.Commanded(stop(BETA))))[-1][0] == "gone"
+
+
+def test_memory_beyond_what_the_machine_has_is_refused() -> None:
+    """What its other shards were promised is theirs; a shard that asks for none, or a machine that tells none, refuses nothing."""
+    asks = [spec(f"m{n}/aaaa", port=20100 + 10 * n, cpu_memory=40 * GIB) for n in range(3)]
+    talk = Talk()
+    talk.tell(core.Seen(None, 64 * GIB))
+    assert reported(talk.tell(core.Commanded(assign(asks[0])))) == [("assigned", "")]
+    assert reported(talk.tell(core.Commanded(assign(asks[1])))) == [
+        ("failed", "refused: 24 GiB of memory not booked, 40 GiB needed")
+    ]
+    assert reported(talk.tell(core.Commanded(assign(ALPHA)))) == [("assigned", "")]
+    talk.tell(core.Seen(None, None))
+    assert reported(talk.tell(core.Commanded(assign(asks[2])))) == [("assigned", "")]
 
 
 def test_a_launch_whose_cards_cannot_be_read_may_hold_any_but_those_of_our_shards() -> None:

@@ -186,6 +186,7 @@ class Agent:
         if info.gpus is not self.machine.gpus:
             self.look_around()
         self._told = info
+        self.state, _ = core.step(self.state, core.Seen(info.gpus, info.memory_total), self.clock.now)
         return info
 
     @property
