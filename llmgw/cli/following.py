@@ -15,7 +15,7 @@ from llmgw.cli.client import Client
 from llmgw.cli.exits import Exit
 from llmgw.cli.live import Plain, Region, region
 from llmgw.cli.moving import Estimates, at_rest, failure_hint, mark, moving, without_place, worth_a_line
-from llmgw.errors import LlmgwError
+from llmgw.errors import LlmgwError, Unreachable
 from llmgw.kit.clock import SystemClock
 from llmgw.kit.text import safe
 from llmgw.planning.plan import Plan
@@ -66,32 +66,64 @@ class _Follower:
         self._failed: set[str] = set()
         self._still: tuple[float, int] | None = None
         """Since when only places are waited for, and the newest event then."""
+        self._began = self._said_at = self._clock.now()
+        self._epoch: int | None = None
+        self._away = ""
+        """Why the control plane cannot be asked, as it was said; empty while it answers."""
 
     def run(self, limit: float) -> int:
-        began = said_at = self._clock.now()
-        every = SAY_EVERY if isinstance(self._shown, Plain) else 0.0
         while True:
-            # Asked first: what happened before it is then said before it.
-            told = self._look()
-            self._tell_events(self._clock.now() - began)
-            if told["ended"] or not told["waiting"]:
-                return self._end(told, self._clock.now() - began)
-            if self._clock.now() - began > limit:
-                return self._end_of_patience(told["waiting"])
-            if self._clock.now() - said_at >= every:
-                said_at = self._clock.now()
-                rows: tuple[ReplicaRow, ...] = self._client.read(tuple[ReplicaRow, ...], "/v1/replicas")
-                self._shown.draw(moving(rows, self._estimates))
-                if self._is_stuck(rows, told["waiting"]):
-                    return self._end_without_place(rows, told["waiting"])
+            try:
+                code = self._step(limit)
+            except Unreachable as error:
+                code = self._without_answer(error, limit)
+            if code is not None:
+                return code
             time.sleep(POLL)
+
+    def _step(self, limit: float) -> int | None:
+        """One look and what follows from it; the exit code at the end. Raises Unreachable."""
+        # Asked first: what happened before it is then said before it.
+        told = self._look()
+        if self._away:
+            self._away = ""
+            self._say("the control plane answers again")
+        self._tell_events()
+        if told["ended"] or not told["waiting"]:
+            return self._end(told, self._clock.now() - self._began)
+        if self._clock.now() - self._began > limit:
+            return self._end_of_patience(told["waiting"])
+        every = SAY_EVERY if isinstance(self._shown, Plain) else 0.0
+        if self._clock.now() - self._said_at >= every:
+            self._said_at = self._clock.now()
+            rows: tuple[ReplicaRow, ...] = self._client.read(tuple[ReplicaRow, ...], "/v1/replicas")
+            self._shown.draw(moving(rows, self._estimates))
+            if self._is_stuck(rows, told["waiting"]):
+                return self._end_without_place(rows, told["waiting"])
+        return None
+
+    def _without_answer(self, error: Unreachable, limit: float) -> int | None:
+        """Engines and agents go on without a control plane, and it goes on with the apply once it is back."""
+        later = f"Follow later: llmgw apply --attach {self._number}"
+        if self._clock.now() - self._began > limit:
+            self._say(f"{error.said}; what it began goes on. {later}")
+            return Exit.TIMEOUT
+        if not self._away:
+            self._say(f"{error.said}; the work goes on, asking again. {later}")
+        self._away = error.said
+        return None
 
     def _look(self) -> Mapping[str, Any]:
         """When and how it ended, and what is waited for."""
+        told: Mapping[str, Any]
         if self._whole:
-            waiting = self._client.get("/v1/status")["outstanding"]
-            return {"ended": "", "result": "", "waiting": waiting}
-        told: Mapping[str, Any] = self._client.get("/v1/apply", number=self._number)
+            status = self._client.get("/v1/status")
+            told = {"ended": "", "result": "", "waiting": status["outstanding"], "epoch": status.get("epoch")}
+        else:
+            told = self._client.get("/v1/apply", number=self._number)
+        if self._epoch is not None and told.get("epoch") != self._epoch:
+            self._event = 0  # it was started again, and counts its events anew
+        self._epoch = told.get("epoch")
         return told
 
     def _is_stuck(self, rows: Collection[ReplicaRow], waiting: Collection[str]) -> bool:
@@ -126,12 +158,12 @@ class _Follower:
         self._say(f"{rest}. Why: llmgw why {first}   Undo: llmgw rollback")
         return Exit.FAILED
 
-    def _tell_events(self, age: float) -> None:
+    def _tell_events(self) -> None:
         for entry in self._client.get("/v1/events", after=self._event):
             self._event = int(entry["number"])
+            beside = self._estimates.beside(entry)
             if not isinstance(self._shown, Plain) and not worth_a_line(entry):
                 continue
-            beside = self._estimates.beside(entry["about"], entry["said"], age)
             self._say(f"  {mark(entry, self._failed):4}  {entry['about']}  {entry['said']}{beside}")
             if hint := failure_hint(entry):
                 self._tell_failure(entry, hint)

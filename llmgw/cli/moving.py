@@ -101,12 +101,13 @@ def _said(row: ReplicaRow, estimates: Estimates) -> str:
 def mark(entry: Mapping[str, Any], failed: Collection[str] = ()) -> str:
     """`ok` before an event that ends something well, `FAIL` before a failure, else nothing.
 
-    That a replica which has `failed` is gone is no good end of it.
+    That a replica is gone which has `failed`, or whose process ended by itself, is no good end of it.
     """
     state = _state(entry)
     if state == "failed":
         return "FAIL"
-    return "ok" if state in _ENDS and entry["about"] not in failed else ""
+    ended = entry["about"] in failed or _ENDED_ITSELF.search(entry["said"])
+    return "ok" if state in _ENDS and not ended else ""
 
 
 def worth_a_line(entry: Mapping[str, Any]) -> bool:

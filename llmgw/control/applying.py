@@ -83,8 +83,15 @@ class Applying:
     """
 
     def __init__(
-        self, adoption: Adoption, store: Store, recording: Recording, switch: Switch, journal: Journal
+        self,
+        adoption: Adoption,
+        store: Store,
+        recording: Recording,
+        switch: Switch,
+        journal: Journal,
+        epoch: int = 0,
     ) -> None:
+        self._epoch = epoch
         self._adoption, self._store, self._recording = adoption, store, recording
         self._switch, self._journal = switch, journal
         self._shorts: dict[int, _Short] = {}
@@ -122,6 +129,7 @@ class Applying:
         return _json(
             {
                 "number": number,
+                "epoch": self._epoch,
                 "began": record.began.isoformat(),
                 "ended": record.ended.isoformat() if record.ended is not None else "",
                 "result": record.result,

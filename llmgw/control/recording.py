@@ -32,6 +32,8 @@ class Recording:
         self._record: Record | None = None
         self._models: frozenset[str] = frozenset()
         self._seen = 0
+        self._cut = False
+        """Whether the record was begun by a process before this one."""
 
     @property
     def current(self) -> Record | None:
@@ -48,6 +50,7 @@ class Recording:
         kept = dataclasses.replace(plan, rows=rows)
         self._keeping.keep("the plan of an apply", lambda: self._store.save_plan(revision.number, kept))
         self._seen, self._models = self._journal.last, _models(plan)
+        self._cut = False
         self._keep(Record(number=revision.number, began=revision.at, allowed=tuple(sorted(allowed))))
 
     def resume(self) -> None:
@@ -58,6 +61,7 @@ class Recording:
             return
         plan = self._store.plan(record.number)
         self._record, self._models = record, _models(plan) if plan is not None else frozenset()
+        self._cut = True
         said = "it was started again: what happened meanwhile is not written down"
         self._add([Happened(at=self._clock.wall(), kind="alarm", about="control plane", said=said)])
 
@@ -75,7 +79,12 @@ class Recording:
 
     def waiting(self) -> tuple[str, ...]:
         """What the newest apply still waits for, one line each; other models' troubles are not its own."""
-        return tuple(line for line in outstanding(self._loop.view()) if self._is_ours(line.partition(":")[0]))
+        view = self._loop.view()
+        lines = tuple(line for line in outstanding(view) if self._is_ours(line.partition(":")[0]))
+        if lines or view.heard or not self._cut:
+            return lines
+        # What is left to stop is known to nodes alone after a restart.
+        return tuple(f"{view.fleet.name(node)}: has not spoken yet" for node in view.unheard)
 
     def _is_ours(self, about: str) -> bool:
         return about in self._models or about.rpartition("/")[0] in self._models

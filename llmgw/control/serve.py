@@ -239,7 +239,9 @@ class _Plane:
             door=token_routes.refusal,
             more={
                 **token_routes.routes,
-                **Applying(self._adoption, store, self._recording, self._switch, self._journal).routes,
+                **Applying(
+                    self._adoption, store, self._recording, self._switch, self._journal, self.epoch
+                ).routes,
                 **FleetApi(self._adoption, clock).routes,
                 **HandsApi(self._hands, self._adoption, self._loop, self._journal, clock, chance).routes,
                 **self._logs.routes,

@@ -216,6 +216,25 @@ def test_a_record_goes_on_after_a_restart_and_says_so(tmp_path: pathlib.Path) ->
     assert again.store.record(1).result == "superseded by revision 2 by dana"  # type: ignore[union-attr]
 
 
+def test_after_a_restart_what_is_left_to_stop_is_not_taken_for_stopped(tmp_path: pathlib.Path) -> None:
+    """Only its node knows of it: until that has spoken the apply goes on, whatever is not there."""
+    made = plane(tmp_path)
+    apply(made, files("qwen", "phi"))
+    obeys(made)
+    shards = made.loop.fleet.shards
+    assert apply(made, files("qwen"))[0] == 200
+    made.loop.decide()
+    again = Plane(tmp_path, roster=frozenset({"n0"}))
+    again.adoption.resume()
+    again.recording.resume()
+    away = [shard for key, shard in shards.items() if key[0].startswith("phi/")]
+    again.loop.adopt(dataclasses.replace(again.loop.desired, catalog=again.adoption.catalog))
+    assert again.call("GET", "/v1/apply")[1]["waiting"] == ["n0: has not spoken yet"]
+    again.hears(events.Registered(NODE, shards=tuple((each.spec, each.status) for each in away)))
+    left = again.call("GET", "/v1/apply")[1]["waiting"]
+    assert f"{away[0].spec.replica}: ready, to be stopped" in left
+
+
 def test_a_record_is_bounded(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first actions are kept, the others counted."""
     monkeypatch.setattr(recording, "MOST", 2)
