@@ -89,6 +89,7 @@ NOWHERE: Mapping[tuple[str, ...], tuple[Exit, str]] = {
     ("replicas", "--model", "z"): (Exit.FAILED, "cannot find z: none of the models has this name"),
     ("replicas", "--node", "n9"): (Exit.FAILED, "did you mean `n0`?"),
     ("events", "--for", "nope"): (Exit.FAILED, "cannot find nope"),
+    ("show", "p-1dd763"): (Exit.FAILED, "it is no number of a revision, and there is no file /"),
     ("why", "nope"): (Exit.FAILED, "cannot"),
     ("plan", "--ref", "nosuch", "."): (Exit.FAILED, "there is no commit nosuch here"),
     ("gc", "--expect", "x"): (Exit.USAGE, "--collect"),

@@ -1,6 +1,7 @@
 """The work of `llmgw show`."""
 
 import json
+import os
 import pathlib
 
 import click
@@ -10,6 +11,7 @@ from llmgw.cli.documents import document
 from llmgw.cli.doing.history import revision_lines
 from llmgw.cli.exits import Exit
 from llmgw.cli.saved import load
+from llmgw.errors import Failed
 from llmgw.kit.text import count, safe
 from llmgw.planning.render import plan_lines
 
@@ -19,6 +21,11 @@ def run(what: str, output: str, server: str | None) -> int:
     if what.isascii() and what.isdecimal():
         return _revision(int(what), output, server)
     path = pathlib.Path(what)
+    if not os.path.lexists(path):
+        said = f"cannot show {safe(what)}: it is no number of a revision, and there is no file {safe(str(path.absolute()))}"
+        raise Failed(
+            said, help="llmgw history lists revisions with their plans; llmgw plan --save FILE keeps a plan"
+        )
     saved = load(path)
     if output == "json":
         click.echo(json.dumps(json.loads(path.read_bytes()), indent=2))
