@@ -125,6 +125,14 @@ def test_the_status_is_one_screen() -> None:
     ]
 
 
+def test_a_paused_model_is_not_called_as_asked_for() -> None:
+    """It is waited for no more, and counted as what it is."""
+    done = {**STATUS, "alarms": [], "outstanding": [], "unplaced": []}
+    assert status_lines(done, [])[-1] == "  nothing is waited for: what is not as wanted is paused"
+    whole = {**done, "models": {"a": {"ready": 1, "wanted": 1}}}
+    assert status_lines(whole, [])[-1] == "  the fleet is what the catalog asks for"
+
+
 def test_why_lists_a_node_once_and_each_of_its_reasons() -> None:
     """The matrix of what does not fit, then what would, then what to run."""
     rejected = (

@@ -61,7 +61,9 @@ def status_lines(
         lines.append("  what each waits for: llmgw why NAME")
     lines += [f"  unplaced {model}: see `llmgw why {model}`" for model in status["unplaced"]]
     if not status["outstanding"] and status["revision"]:
-        lines.append("  the fleet is what the catalog asks for")
+        whole = ready == len(models)
+        paused = "nothing is waited for: what is not as wanted is paused"
+        lines.append(f"  {'the fleet is what the catalog asks for' if whole else paused}")
     if wide:
         lines.append(
             f"  control plane of release {status['build']}; gateways: {', '.join(status['gateways'])}"
