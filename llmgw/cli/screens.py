@@ -147,7 +147,8 @@ def listing_lines(listing: Listing, names: dict[str, str]) -> list[str]:
         ]
         lines += [*columns([head, *([safe(cell) for cell in cells] for cells in body)]), ""]
     lines += [
-        f"Kept: {show_bytes(kept.size)} in {kept.entries}, {safe(kept.because)}" for kept in listing.kept
+        f"Kept: {show_bytes(kept.size)} in {count(kept.entries, 'item')}, {safe(kept.because)}"
+        for kept in listing.kept
     ]
     lines += [
         f"Not asked: {safe(names.get(item.node, item.node))}: {safe(item.because)}"

@@ -194,7 +194,7 @@ def test_the_listing_of_gc() -> None:
         "NODE    SIZE     WEIGHTS            LISTED BECAUSE",
         "gpu-a1  14.5 GB  http://w/old.gguf  no model of the catalog wants it",
         "",
-        "Kept: 812.4 GB in 2, wanted by the catalog",
+        "Kept: 812.4 GB in 2 items, wanted by the catalog",
         "Not asked: i2: Unreachable",
         "1 item, 14.5 GB.",
     ]
