@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable
 
 from llmgw.control.journal import Journal
+from llmgw.control.presence import Presence
 from llmgw.fleet import events
 from llmgw.fleet.expiry import Timers
 from llmgw.fleet.routes import Routes
@@ -64,6 +65,7 @@ class Loop:
         self.prepare: Callable[[], None] = lambda: None
         """Called before each pass: what has to be on disk before anything is decided is there then."""
         self._clock, self._chance, self._journal = clock, chance, journal
+        self._presence = Presence(journal)
         self._dispatch, self._publish = dispatch, publish
         self._board = Board()
         self._news = asyncio.Event()
@@ -156,11 +158,13 @@ class Loop:
         self.prepare()
         ends = self.expire(now)
         done = settle(self.desired, self.fleet, self.ledger, now, self._chance, self.timers, self._board)
+        self._tell_presence(done.fleet, now)
         self._raise_alarms(done.alarms)
         changed = done.ledger.routes.version != self.ledger.routes.version
         self.fleet, self.ledger = done.fleet, done.ledger
         self.unplaced = done.unplaced
-        self._wake_at = min((at for at in (done.wake_at, ends) if at is not None), default=None)
+        wakes = (done.wake_at, ends, self._falls_silent(now))
+        self._wake_at = min((at for at in wakes if at is not None), default=None)
         if changed:
             self._publish(self.ledger.routes)
         for action in done.actions:
@@ -168,9 +172,22 @@ class Loop:
             self.ordered[type(action).__name__.lower()] += 1
             self._dispatch(action)
 
+    def _tell_presence(self, fleet: Fleet, now: float) -> None:
+        if (standings := self._board.standings) is not None:
+            self._presence.look(standings.of, fleet, self.desired.marks.confirmed_lost, now)
+
+    def _falls_silent(self, now: float) -> float | None:
+        """When the next gateway has been silent for long enough to say so."""
+        limit = self.timers.gateway_silent
+        dues = (gateway.last_seen + limit for gateway in self.glance.gateways.values())
+        return min((at for at in dues if at > now), default=None)
+
     def _raise_alarms(self, said: tuple[str, ...]) -> None:
-        """Journal those that are new, and remember since when each stands."""
+        """Journal those that are new and those that are over, and remember since when each stands."""
         before, self._alarmed = self._alarmed, {}
+        for alarm in [alarm for alarm in before if alarm not in said]:
+            self._journal.note("alarm", "fleet", f"over: {alarm}")
+            log.info("over: %s", alarm)
         for alarm in said:
             if alarm not in before:
                 self._journal.note("alarm", "fleet", alarm)
@@ -187,9 +204,13 @@ class Loop:
             case events.Reported(statuses=statuses, info=None):
                 moved = any(_moves(fleet, status) for status in statuses)
                 return moved or bool(self.ledger.drains)
-            case events.GatewaySeen(queued=queued):
-                return bool(self.ledger.drains) or any(
-                    self._sleeps(model) for model, count in queued if count
+            case events.GatewaySeen(gateway=name, queued=queued):
+                known = fleet.gateways.get(name)
+                back = known is not None and now - known.last_seen >= self.timers.gateway_silent
+                return (
+                    bool(self.ledger.drains)
+                    or back
+                    or any(self._sleeps(model) for model, count in queued if count)
                 )
             case _:
                 return True

@@ -19,7 +19,7 @@ MOST = 8
 
 def alarms(view: View) -> tuple[str, ...]:
     """Every alarm of this instant."""
-    return (*_silences(view), *_halted(view))
+    return (*_silences(view), *_lost(view), *_doors(view), *_halted(view))
 
 
 def _silences(view: View) -> list[str]:
@@ -48,6 +48,33 @@ def _silences(view: View) -> list[str]:
 _LOST = "`llmgw node confirm-lost NAME` where one is gone"
 
 
+def _lost(view: View) -> list[str]:
+    """Nodes that were given up with what ran there; of one that somebody confirmed, its mark tells."""
+    confirmed = view.desired.marks.confirmed_lost
+    nodes = [name for name in view.lost if name not in confirmed and view.board.works(name)]
+    if not nodes:
+        return []
+    is_, there = ("is", "there") if len(nodes) == 1 else ("are", "on them")
+    return [
+        f"{_names(view.fleet, nodes)} {is_} lost: what ran {there} is rebuilt elsewhere where it fits. Bring the agent "
+        "back (`systemctl status llmgw-agent` there); machine gone: `llmgw node confirm-lost NAME`, then "
+        "`llmgw node forget NAME`"
+    ]
+
+
+def _doors(view: View) -> list[str]:
+    """Gateways that do not speak: they may serve by their last table, or be dead with their clients outside."""
+    silent = sorted(name for name in view.fleet.gateways if view.silent(name))
+    if not silent:
+        return []
+    more = f" and {len(silent) - MOST} more" if len(silent) > MOST else ""
+    word, its = ("gateway", "its") if len(silent) == 1 else ("gateways", "their")
+    return [
+        f"no word from {word} {', '.join(silent[:MOST])}{more}: {its} clients are not served where that is down, and "
+        "drains wait for their limit (`llmgw why NAME`)"
+    ]
+
+
 def _undone(view: View) -> str:
     """What waits for nodes that have not reported since this control plane began, and how long at most."""
     limit = view.timers.lost_grace if view.heard else view.timers.place_grace
@@ -65,7 +92,7 @@ def _names(fleet: Fleet, nodes: Collection[str]) -> str:
 def _halted(view: View) -> list[str]:
     """Roll-outs whose new generation fails to start, each with what serves meanwhile and what helps.
 
-    What ended after it had served, or moves from one node to another, is no roll-out.
+    What ended after it had proved itself, or moves from one node to another, is no roll-out.
     """
     wants = view.board.wants
     if wants is None or not view.ledger.troubles:
@@ -73,7 +100,9 @@ def _halted(view: View) -> list[str]:
     said: list[str] = []
     for (model, generation), trouble in sorted(view.ledger.troubles.items()):
         want, marks = wants.models.get(model), view.desired.marks
-        if want is None or generation not in want.generations or model in marks.paused or trouble.served:
+        if want is None or generation not in want.generations or model in marks.paused:
+            continue
+        if trouble.served >= view.timers.min_ready:
             continue
         of = [r for r in view.of_model(model) if r.serves and r.id not in view.ledger.drains]
         old = [replica for replica in of if replica.generation not in want.generations]
@@ -86,8 +115,9 @@ def _halted(view: View) -> list[str]:
 def _halt(model: str, generation: str, trouble: Trouble, serve: int, of: int, *, gap: bool) -> str:
     lasts = "one of before gave its place up" if gap else "what served before goes on"
     waits = "; no other model is replaced without room for both meanwhile" if gap else ""
+    fails = "does not stay ready" if trouble.served else "fails to start"
     return (
-        f"the roll-out of {model} is halted: generation {generation[:6]} fails to start ({trouble.reason}); "
+        f"the roll-out of {model} is halted: generation {generation[:6]} {fails} ({trouble.reason}); "
         f"{serve} of {of} serve, {lasts}{waits}. It is tried again by back-off: `llmgw retry {model}` tries "
         "at once, `llmgw rollback` goes back to the catalog before"
     )

@@ -21,7 +21,7 @@ class Need:
     `create` replicas may be placed (one a pass does): `have` of `count` are there, or there is another
     `reason`. `drain` and `undrain` are (replica, because). `swap` is the old replica that may go first if the new one finds no room.
     `ripe_at` is when a new one will have proved itself, where an old one waits for that. `old` are those that
-    serve until their successors have, unless these fail to start.
+    serve until their successors have, unless these fail to start. `lost` says where one was that went with its node.
     """
 
     create: int = 0
@@ -33,6 +33,7 @@ class Need:
     swap: str = ""
     ripe_at: float | None = None
     old: tuple[str, ...] = ()
+    lost: str = ""
 
     @property
     def surges(self) -> bool:
@@ -41,7 +42,8 @@ class Need:
 
     @property
     def because(self) -> str:
-        return self.reason or f"{self.have} of {self.count} replicas"
+        lost = f", {self.lost}" if self.lost else ""
+        return self.reason or f"{self.have} of {self.count} replicas{lost}"
 
     @property
     def nothing(self) -> bool:

@@ -64,6 +64,7 @@ def need(view: View, model: Model, generations: Collection[str]) -> Need:
         swap=_swap(view, stale, fresh, mine, trouble) if have < count and not back else "",
         ripe_at=_ripe_at(view, fresh) if stale else None,
         old=tuple(replica.id for replica in stale if replica.serves) if trouble is None else (),
+        lost=next((replica.why for replica in mine if replica.phase == "Lost"), ""),
     )
 
 
@@ -90,6 +91,7 @@ def joined(need: Need, came: int) -> Need | None:
         "",
         need.ripe_at,
         need.old,
+        need.lost,
     )
 
 

@@ -46,6 +46,10 @@ class View:
         """The model's replicas in id order."""
         return [self.replicas[name] for name in self.board.roll.by_model.get(model, ())]
 
+    def silent(self, gateway: str) -> bool:
+        """Whether this gateway has not spoken for so long that nobody waits for its word."""
+        return self.now - self.fleet.gateways[gateway].last_seen >= self.timers.gateway_silent
+
     def reachable(self, node: str) -> bool:
         """Whether an order to the node would arrive now."""
         known = self.fleet.nodes.get(node)

@@ -3,6 +3,7 @@
 from llmgw.fleet import events
 from llmgw.fleet.world import Fleet
 from llmgw.planning.actions import Assign, Drain
+from llmgw.planning.desired import Marks
 from tests.planning.story import Story, a_catalog, a_model, a_node, a_profile
 
 OTHER = a_profile(args=(("threads", 2),))
@@ -118,3 +119,62 @@ def test_a_silent_node_is_named_while_something_runs_there() -> None:
         f"no word from {home}: what runs there is left alone, and rebuilt elsewhere after 5m"
     )
     assert not any(isinstance(action, Drain) for action in story.decides())
+
+
+def home_of(story: Story) -> str:
+    """The node of the only replica that serves."""
+    (name,) = story.ready()
+    return story.fleet.shards[name, 0].spec.node
+
+
+def test_a_lost_node_is_as_loud_as_a_silent_one() -> None:
+    """It stays an alarm by name, with what helps, until it speaks, is forgotten or confirmed; the rebuild says why."""
+    story = Story(a_node("n0"), a_node("n1"), a_node("n2"), catalog=a_catalog(a_model()))
+    story.runs()
+    home = home_of(story)
+    story.silence(home).after(301)
+    (rebuilt,) = [action for action in story.decides() if isinstance(action, Assign)]
+    assert rebuilt.because == f"0 of 1 replicas, node {home} is lost"
+    story.obeys(rebuilt).runs()
+    for _ in range(2):
+        (said,) = alarms(story)
+        assert said.startswith(f"{home} is lost: what ran there is rebuilt elsewhere")
+        assert "`systemctl status llmgw-agent` there" in said
+        assert "`llmgw node forget NAME`" in said
+        story.after(600)
+    confirmed = story.marks(Marks(confirmed_lost=frozenset({home})))
+    assert alarms(confirmed) == ()
+    story.marks(Marks())
+    story.speaks(home).after(1)
+    assert alarms(story) == ()
+
+
+def test_a_gateway_that_does_not_speak_is_an_alarm() -> None:
+    """Its clients may get no connection at all; that is said until it speaks again."""
+    story = Story(a_node("n0"), catalog=a_catalog(a_model())).gateway("door")
+    story.runs()
+    del story.gateways["door"]
+    story.after(14)
+    assert alarms(story) == ()
+    story.after(1)
+    (said,) = alarms(story)
+    assert said.startswith("no word from gateway door: its clients are not served where that is down")
+    story.gateway("door")
+    assert alarms(story) == ()
+
+
+def test_a_roll_out_whose_copies_are_ready_for_seconds_is_halted() -> None:
+    """Ready for less than `min_ready` is no proof: old ones serve, and the alarm stands through every try."""
+    story = rolled_out(Story(a_node("n0", gpus=2), catalog=a_catalog(a_model())).gateway(), 1)
+    (old,) = story.ready()
+    said: list[tuple[str, ...]] = []
+    for _ in range(6):
+        for action in story.runs():
+            if isinstance(action, Assign):
+                story.after(3).says(action.spec.key, "failed", reason="answers 503").decides()
+        said.append(alarms(story))
+        story.after(60)
+    assert story.ready() == [old]
+    assert {len(each) for each in said} == {1}
+    assert "the roll-out of qwen is halted: generation " in said[-1][0]
+    assert "does not stay ready (rank 0: answers 503); 1 of 1 serve" in said[-1][0]
