@@ -38,6 +38,13 @@ def shape(profile: AnyProfile) -> Shape:
     return Shape(profile.nodes, gpus, tensor, profile.pipeline_parallel, profile.data_parallel)
 
 
+def cards(profile: AnyProfile) -> int:
+    """GPUs on each node."""
+    # Most profiles say it: the shape of each would cost as much as all its other rules.
+    written = "gpus_per_node" in profile.model_fields_set
+    return profile.gpus_per_node if written else shape(profile).gpus_per_node
+
+
 def _others(profile: VllmDocument | SglangDocument) -> int:
     """The product of the degrees beside tensor_parallel."""
     found = 1

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from llmgw.catalog import flags, options, references
-from llmgw.catalog.arithmetic import disagreement, shape
+from llmgw.catalog.arithmetic import cards, disagreement, shape
 from llmgw.catalog.book import Book
 from llmgw.catalog.diagnostics import Diagnostic
 from llmgw.catalog.documents import AnyProfile, LlamacppDocument, ModelDocument, SglangDocument, VllmDocument
@@ -38,7 +38,7 @@ def alone(item: Written) -> Iterator[Diagnostic]:
             if needs.isdisjoint(item.wrong):
                 yield from rule(item, document)
     elif document is not None:
-        for profile_rule, needs in PROFILE_RULES:
+        for profile_rule, needs in PROFILE_RULES if document.nodes == 1 else GANG_RULES:
             if needs.isdisjoint(item.wrong):
                 yield from profile_rule(item, document)
 
@@ -86,7 +86,7 @@ def bounds(item: Written, model: ModelDocument) -> Iterator[Diagnostic]:
 
 def devices(item: Written, profile: AnyProfile) -> Iterator[Diagnostic]:
     """E403, E405: on CPU, `cpu` says what is booked and `gpu` has no meaning."""
-    if shape(profile).gpus_per_node:
+    if cards(profile):
         return
     if profile.cpu is None:
         said = "gpus_per_node is 0, so `cpu` must say what one shard books on its node"
@@ -114,7 +114,7 @@ def attention_parallel(item: Written, profile: AnyProfile) -> Iterator[Diagnosti
 def whole_nodes(item: Written, profile: AnyProfile) -> Iterator[Diagnostic]:
     """E407: nodes share the groups of a degree evenly, or a group has whole nodes."""
     degree = FACTS[profile.engine].apart
-    if profile.nodes == 1 or not degree:
+    if not degree:
         return
     groups, nodes = int(getattr(profile, degree)), profile.nodes
     if groups % nodes and nodes % groups:
@@ -125,15 +125,13 @@ def whole_nodes(item: Written, profile: AnyProfile) -> Iterator[Diagnostic]:
 
 def joined(item: Written, profile: AnyProfile) -> Iterator[Diagnostic]:
     """E406: llmgw starts no Ray cluster; several nodes are joined by vLLM itself."""
-    if isinstance(profile, VllmDocument) and profile.nodes > 1 and profile.distributed != "mp":
+    if isinstance(profile, VllmDocument) and profile.distributed != "mp":
         said = f"distributed: {profile.distributed} cannot join {profile.nodes} nodes: llmgw starts no Ray cluster"
         yield item.problem("E406", said, "distributed", key=True, help="set distributed: mp")
 
 
 def tensor_over_nodes(item: Written, profile: AnyProfile) -> Iterator[Diagnostic]:
     """W521: engines permit tensor parallelism over nodes, at the pace of their network."""
-    if profile.nodes == 1:
-        return
     found = shape(profile)
     ranks, gpus = found.tensor_parallel, found.gpus_per_node
     if not gpus or gpus % ranks == 0 or disagreement(profile):
@@ -148,7 +146,7 @@ def tensor_over_nodes(item: Written, profile: AnyProfile) -> Iterator[Diagnostic
 
 def odd_sizes(item: Written, profile: AnyProfile) -> Iterator[Diagnostic]:
     """W522: sizes that divide one another fill nodes whatever comes when; others leave gaps."""
-    gpus = shape(profile).gpus_per_node
+    gpus = cards(profile)
     if gpus & (gpus - 1) == 0:
         return
     less = 1 << (gpus.bit_length() - 1)
@@ -171,7 +169,7 @@ def headroom(item: Written, profile: AnyProfile) -> Iterator[Diagnostic]:
     if not isinstance(profile, VllmDocument) or profile.gpu_memory_utilization <= _HEADROOM:
         return
     pinned = options.last(profile.args.items(), profile.engine, "kv-cache-memory-bytes")
-    if pinned is None and shape(profile).gpus_per_node:
+    if pinned is None and cards(profile):
         said = f"gpu_memory_utilization {profile.gpu_memory_utilization:g} may leave too little for graphs and warm-up"
         wanted = f"set gpu_memory_utilization: {_HEADROOM} at most"
         yield item.problem("W523", said, "gpu_memory_utilization", key=True, help=wanted)
@@ -263,11 +261,8 @@ PROFILE_RULES: tuple[tuple[_ProfileRule, frozenset[str]], ...] = (
     (products, _SHAPE),
     (devices, _SHAPE | {"cpu", "gpu"}),
     (attention_parallel, _SHAPE),
-    (whole_nodes, _SHAPE),
-    (tensor_over_nodes, _SHAPE),
     (odd_sizes, _SHAPE),
     (headroom, _SHAPE | {"gpu_memory_utilization", "args"}),
-    (joined, frozenset({"nodes", "distributed"})),
     (arguments, frozenset({"args", "allow_unsafe_args"})),
     (slots, frozenset({"args"})),
     (flag_twice, frozenset({"args"})),
@@ -275,6 +270,13 @@ PROFILE_RULES: tuple[tuple[_ProfileRule, frozenset[str]], ...] = (
     (once_boolean, frozenset({"args"})),
 )
 """Each with the fields that it needs."""
+GANG_RULES: tuple[tuple[_ProfileRule, frozenset[str]], ...] = (
+    *PROFILE_RULES,
+    (whole_nodes, _SHAPE),
+    (tensor_over_nodes, _SHAPE),
+    (joined, frozenset({"nodes", "distributed"})),
+)
+"""Those of a profile over several nodes."""
 RULES: tuple[Callable[[Book], Iterator[Diagnostic]], ...] = (
     references.unknown_names,
     references.name_twice,
