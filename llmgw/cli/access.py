@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 import click
 
-from llmgw.cli.found import Found, nearest
+from llmgw.cli.found import Found, from_here
 from llmgw.cli.options import SERVER, parse_address
 from llmgw.cli.output import warn
 from llmgw.errors import Failed
@@ -49,7 +49,7 @@ def access(named: str | None) -> Access:
     user's own `token` for this server. Raises Failed where that would tell a token to somebody else,
     click.UsageError where llmgw.toml names no address.
     """
-    found = nearest(pathlib.Path.cwd(), warn)
+    found = from_here(warn)
     server = _server(named, found)
     token = _token(server)
     if token and server.only is not None and not server.own.is_dir():

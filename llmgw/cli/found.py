@@ -28,6 +28,15 @@ class Found:
     table: Mapping[str, Any]
 
 
+def from_here(tell: Callable[[str], None] = lambda _: None) -> Found | None:
+    """The nearest one of the working directory; none is near where that was removed. Raises Failed."""
+    try:
+        here = pathlib.Path.cwd()
+    except FileNotFoundError:
+        return None
+    return nearest(here, tell)
+
+
 def nearest(start: pathlib.Path, tell: Callable[[str], None] = lambda _: None) -> Found | None:
     """The nearest llmgw.toml at `start` or above. `tell` hears of each that is passed over. Raises Failed."""
     for directory in (start, *start.parents):

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from llmgw.cli.found import nearest
+from llmgw.cli.found import from_here, nearest
 from llmgw.cli.output import warn
 from llmgw.errors import Failed
 from llmgw.planning.guards import Limits
@@ -25,7 +25,7 @@ _MOST = 1_000_000
 def read_limits(catalog: pathlib.Path | None) -> Limits:
     """The limits of the nearest llmgw.toml, from the catalog upwards, else from here. Raises Failed."""
     found = nearest(catalog.absolute(), warn) if catalog is not None else None
-    found = found or nearest(pathlib.Path.cwd(), warn)
+    found = found or from_here(warn)
     if found is None:
         return Limits()
     table: Any = found.table.get("guards", {})

@@ -91,11 +91,11 @@ def _read(path: pathlib.Path) -> Mapping[str, Any]:
 
 def _from_toml() -> str:
     """`server` of the nearest llmgw.toml, as `client` finds it."""
-    from llmgw.cli.found import nearest
+    from llmgw.cli.found import from_here
     from llmgw.errors import Failed
 
     try:
-        found = nearest(pathlib.Path.cwd())
+        found = from_here()
     except (Failed, OSError):
         return ""
     return str(found.table.get("server", "")) if found is not None else ""

@@ -13,7 +13,7 @@ import pydantic
 
 from llmgw.cli.uploads import Upload, upload_of
 from llmgw.errors import Failed
-from llmgw.kit.files import write_atomic
+from llmgw.kit.files import write_to
 from llmgw.kit.state_files import from_json, said_of
 from llmgw.planning.plan import Plan
 from llmgw.planning.promise import Promise, promise
@@ -53,7 +53,7 @@ def save(path: pathlib.Path, plan: Plan, upload: Upload) -> None:
         "upload": {"files": dict(upload.files), "commit": upload.commit},
     }
     try:
-        write_atomic(path, json.dumps(document, indent=1).encode(), mode=0o644)
+        write_to(path, json.dumps(document, indent=1).encode())
     except OSError as error:
         raise Failed(f"cannot save the plan to {path}: {error.strerror}") from error
 

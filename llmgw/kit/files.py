@@ -21,6 +21,17 @@ def write_atomic(path: pathlib.Path, data: bytes, *, mode: int = 0o600) -> None:
     sync_directory(path.parent)
 
 
+def write_to(path: pathlib.Path, data: bytes) -> None:
+    """Write where a person points: whole or not at all where that is a file or nothing, behind a link too; into a device
+    or a pipe as it is. OSError.
+    """
+    path = path.resolve()
+    if path.exists() and not path.is_file():
+        path.write_bytes(data)
+    else:
+        write_atomic(path, data, mode=0o644)
+
+
 def open_regular(path: pathlib.Path, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
     """A descriptor of the regular file `path`, which children do not inherit.
 

@@ -6,7 +6,7 @@ import click
 
 from llmgw.cli.client import Client
 from llmgw.errors import Failed
-from llmgw.kit.files import write_atomic
+from llmgw.kit.files import write_to
 from llmgw.kit.text import count
 
 
@@ -17,7 +17,7 @@ def export(redact: bool, path: pathlib.Path | None, server: str | None) -> None:
         click.echo(text, nl=False)
         return
     try:
-        write_atomic(path, text.encode(), mode=0o644)
+        write_to(path, text.encode())
     except OSError as error:
         raise Failed(f"cannot write {path}: {error.strerror}") from error
     click.echo(f"wrote {path}: {count(len(text.splitlines()), 'line')}", err=True)
