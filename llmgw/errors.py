@@ -16,8 +16,11 @@ Raised anywhere below `cli`; `cli.main` prints it and turns its class into an ex
 class LlmgwError(Exception):
     """Something a person can act on: what cannot be done, why, and what would help.
 
-    `said` is one sentence that starts with "cannot …"; `help` is one imperative, or empty.
+    `said` is one sentence that starts with "cannot …"; `help` is one imperative, or empty. `answered` =
+    stdout has said already what a script reads of it.
     """
+
+    answered = False
 
     def __init__(self, said: str, *, help: str = "") -> None:  # noqa: A002 - the word people read
         super().__init__(said)

@@ -21,8 +21,8 @@ def as_json(diagnostics: Sequence[Diagnostic]) -> str:
     told, left = foremost(diagnostics, TOLD)
     errors = sum(item.severity == "error" for item in diagnostics)
     document = {
-        "kind": "diagnostics",
-        "format_version": 1,
+        "kind": "llmgw.diagnostics",
+        "format_version": "1.0",
         "valid": not errors,
         "error_count": errors,
         "warning_count": len(diagnostics) - errors,

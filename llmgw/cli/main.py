@@ -97,8 +97,10 @@ def cli() -> None:
 
 
 def main() -> None:
-    """The console script."""
+    """The console script, by way of `cli.entry`."""
     plain_forms(os.environ)
+    if sys.stdout is None:  # closed by whoever called
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for as long as the process lives
     sys.exit(run(sys.argv[1:]))
 
 
@@ -106,30 +108,57 @@ def run(arguments: list[str]) -> int:
     """Run one command line. Returns its exit code; prints errors on stderr, never a traceback."""
     try:
         done = cli.main(arguments, prog_name="llmgw", standalone_mode=False, terminal_width=_help_width())
+        sys.stdout.flush()
         return int(done or Exit.DONE)
-    except click.UsageError as error:
-        error.show()
-        return Exit.USAGE
     except click.exceptions.Exit as error:
         return error.exit_code
-    except click.Abort as error:
-        click.echo("", err=True)
-        return Exit.INTERRUPTED if isinstance(error.__cause__, KeyboardInterrupt) else Exit.DECLINED
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
-    except click.ClickException as error:
-        error.show()
-        return Exit.FAILED
-    except LlmgwError as error:
-        from llmgw.kit.text import safe
+    except SystemExit:  # click's own: after a completion, and where the reader of a pipe is gone
+        if "_LLMGW_COMPLETE" in os.environ:
+            raise
+        return _failed(BrokenPipeError(), arguments)
+    except Exception as error:  # noqa: BLE001 - the last line of defence: a bug becomes a file and exit 70
+        return _failed(error, arguments)
 
-        click.echo("\n".join(map(safe, f"error: {error}".split("\n"))), err=True)
-        return of_error(error)
-    except BrokenPipeError:
-        sys.stdout = None
-        return Exit.DONE
-    except Exception:  # noqa: BLE001 - the last line of defence: a bug becomes a file and exit 70
-        return _bug()
+
+def _failed(error: Exception, arguments: list[str]) -> int:
+    """Say what failed: to people on stderr, and on stdout where a document was asked for. Returns the exit code."""
+    from llmgw.cli.failures import failure, form_asked
+    from llmgw.cli.surroundings import outcome
+
+    verb = arguments[0] if arguments else ""
+    if isinstance(error, OSError) and (ended := outcome(error, verb)) is not None:
+        return ended
+    code, said, help_ = _told(error)
+    form = form_asked(arguments, os.environ)
+    if form and code != Exit.INTERRUPTED and not (isinstance(error, LlmgwError) and error.answered):
+        click.echo(failure(form, code, said, help_, error))
+    return code
+
+
+def _told(error: Exception) -> tuple[Exit, str, str]:
+    """The exit code of an error, with what is said of it and what would help; said on stderr."""
+    match error:
+        case click.Abort():
+            click.echo("", err=True)
+            if isinstance(error.__cause__, KeyboardInterrupt):
+                return Exit.INTERRUPTED, "", ""
+            return Exit.DECLINED, "cannot go on: nobody answered the question", ""
+        case click.ClickException():
+            error.show()
+            return (
+                Exit.USAGE if isinstance(error, click.UsageError) else Exit.FAILED,
+                error.format_message(),
+                "",
+            )
+        case LlmgwError():
+            from llmgw.kit.text import safe
+
+            click.echo("\n".join(map(safe, f"error: {error}".split("\n"))), err=True)
+            return of_error(error), error.said, error.help
+        case _:
+            return Exit.BUG, "cannot go on: this is a bug in llmgw", _bug()
 
 
 def _help_width() -> int:
@@ -142,13 +171,13 @@ def _help_width() -> int:
     return max(min(wide, 80) - 2, 50)
 
 
-def _bug() -> int:
+def _bug() -> str:
     """Keep the traceback where it can be sent to us; say where."""
     import tempfile
     import traceback
 
     with tempfile.NamedTemporaryFile("w", prefix="llmgw-bug-", suffix=".txt", delete=False) as file:
         traceback.print_exc(file=file)
-    said = f"error: cannot go on: this is a bug in llmgw\n  help: report it with {file.name}"
-    click.echo(said, err=True)
-    return Exit.BUG
+    help_ = f"report it with {file.name}"
+    click.echo(f"error: cannot go on: this is a bug in llmgw\n  help: {help_}", err=True)
+    return help_

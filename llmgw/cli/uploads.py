@@ -12,7 +12,6 @@ from llmgw.catalog.diagnostics import Diagnostic, Invalid, as_text
 from llmgw.catalog.load import check, snapshot
 from llmgw.catalog.model import Catalog
 from llmgw.cli.places import look_for_catalog
-from llmgw.errors import CatalogInvalid
 from llmgw.kit.children import git_environment, git_refusal
 from llmgw.kit.text import safe
 
@@ -93,7 +92,9 @@ def upload_of(
     if checked.diagnostics:
         click.echo(as_text(checked.diagnostics), err=True)
     if checked.catalog is None:
-        raise CatalogInvalid(Invalid(checked.diagnostics).said)
+        refused = Invalid(checked.diagnostics)
+        refused.help = ""  # the problems stand above it
+        raise refused
     texts = {name: data.decode() for name, data in files.items()}
     return Upload(texts, commit, getpass.getuser(), checked.catalog, read, dirty)
 

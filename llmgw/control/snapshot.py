@@ -6,6 +6,7 @@ Redacted, it names no machine, no address, no card and no person; the catalog's 
 """
 
 import dataclasses
+import datetime
 import json
 import re
 from collections.abc import Mapping
@@ -77,7 +78,7 @@ def read(text: str, name: str) -> Snapshot:
 
 
 def _plain(value: Any) -> Any:
-    """`value` with nothing in it that JSON has not: a map whose keys are no texts becomes a list of pairs."""
+    """`value` with nothing in it that JSON has not: a time is RFC 3339, a map whose keys are no texts becomes a list of pairs."""
     if isinstance(value, Mapping):
         if all(isinstance(key, str) for key in value):
             return {key: _plain(each) for key, each in value.items()}
@@ -86,7 +87,7 @@ def _plain(value: Any) -> Any:
         return sorted(map(_plain, value))
     if isinstance(value, tuple | list):
         return [_plain(each) for each in value]
-    return value
+    return value.isoformat() if isinstance(value, datetime.datetime) else value
 
 
 def _keyed(value: Any) -> Any:

@@ -20,7 +20,7 @@ def test_json_for_tools() -> None:
     """JSON counts, and gives every place as a range."""
     found = json.loads(as_json([WARNING, BOTH]))
 
-    assert (found["kind"], found["format_version"]) == ("diagnostics", 1)
+    assert (found["kind"], found["format_version"]) == ("llmgw.diagnostics", "1.0")
     assert (found["valid"], found["error_count"], found["warning_count"]) == (False, 1, 1)
     assert found["diagnostics"][1]["range"] == {
         "file": "m.yaml",

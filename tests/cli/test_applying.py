@@ -422,7 +422,7 @@ def test_history_reproduces_an_apply(lab: Loopback) -> None:
     whole = json.loads(lab.cli("history", "show", "1", "-o", "json").out)
     assert whole["kind"] == "llmgw.revision"
     assert whole["revision"]["message"] == "as saved"
-    assert json.loads(lab.cli("history", "-o", "json").out)["revisions"][0]["number"] == 1
+    assert json.loads(lab.cli("history", "-o", "json").out)["items"][0]["number"] == 1
 
 
 def test_rollback_and_attach(lab: Loopback) -> None:

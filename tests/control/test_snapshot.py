@@ -37,6 +37,7 @@ def test_what_is_read_is_what_was_written() -> None:
     for field in ("fleet", "ledger", "now", "timers", "known", "number"):
         assert getattr(read.given, field) == getattr(made.given, field)
     assert plan(read) == plan(standing(made))
+    assert json.loads(snapshot.dump(made))["at"] == made.at.isoformat()
 
 
 @pytest.mark.parametrize("named", ["node", "state", "vllm", "Ready"])

@@ -232,7 +232,7 @@ def collect(tour: Story) -> None:
     for stranger in strangers:
         stranger.write_text("an operator's own")
     listed = tour.stage.json("gc")
-    names = [item["entry"]["cache_name"] for item in listed["candidates"]]
+    names = [item["entry"]["cache_name"] for item in listed["items"]]
     must(names == [entry.name for entry in entries], f"gamma is listed for each node that has it: {listed}")
     must(all(entry.exists() for entry in entries), "a listing removes nothing")
     done = tour.stage.cli("gc", "--collect", "--expect", listed["id"])

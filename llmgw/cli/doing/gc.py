@@ -1,12 +1,11 @@
 """The work of `llmgw gc`: list, ask, hand the list over, say what came of it."""
 
-from typing import Any
-
 import click
 import pydantic
 
 from llmgw.cli.asking import agree
 from llmgw.cli.client import Client
+from llmgw.cli.documents import document
 from llmgw.cli.exits import Exit
 from llmgw.cli.screens import listing_lines
 from llmgw.kit.text import count, safe
@@ -23,8 +22,8 @@ def run(collect: bool, expect: str, yes: bool, output: str, server: str | None) 
     names = {row.id: row.name for row in rows}
     if output == "json" and not collect:
         dumped = pydantic.TypeAdapter(Listing).dump_python(found, mode="json")
-        whole = {"kind": "llmgw.gc", "format_version": "1.0", "id": found.id, **dumped}
-        click.echo(pydantic.TypeAdapter(dict[str, Any]).dump_json(whole, indent=2).decode())
+        items = dumped.pop("candidates")
+        click.echo(document("gc", {"id": found.id, "items": items, **dumped}, output))
         return Exit.DONE
     if output == "text":
         for line in listing_lines(found, names):
@@ -37,6 +36,8 @@ def run(collect: bool, expect: str, yes: bool, output: str, server: str | None) 
             )
         return Exit.DONE
     if not found.candidates and not expect:
+        if output == "json":
+            click.echo(document("collected", {"items": []}, output))
         return Exit.DONE
     _agree(found, expect, yes)
     return _collect(client, expect or found.id, names, output)
@@ -52,7 +53,7 @@ def _agree(found: Listing, expect: str, yes: bool) -> None:
 def _collect(client: Client, listing_id: str, names: dict[str, str], output: str) -> int:
     answer = client.post("/v1/gc", {"expect": listing_id})
     if output == "json":
-        click.echo(pydantic.TypeAdapter(dict[str, Any]).dump_json(answer, indent=2).decode())
+        click.echo(document("collected", {"items": answer["nodes"]}, output))
     removed = freed = asked = 0
     for node in answer["nodes"]:
         gone = [entry for entry in node["entries"] if entry["removed"]]

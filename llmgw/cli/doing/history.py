@@ -25,7 +25,7 @@ def run(last: int, output: str, server: str | None) -> int:
     """Print the newest revisions; returns the exit code."""
     rows = Client(server).get("/v1/history", last=last)
     if output == "json":
-        click.echo(document("history", {"revisions": rows}, output))
+        click.echo(document("history", {"items": rows}, output))
         return Exit.DONE
     for line in history_lines(rows):
         click.echo(line)

@@ -36,7 +36,7 @@ def run(path: pathlib.Path, output: str, strict: bool, root: pathlib.Path | None
     found = [problem for problem in checked.diagnostics if whole == path or _concerns(problem, path)]
     if found or output in _WHOLE:
         click.echo(_SHOWN[output](found))
-    _refuse(found, strict)
+    _refuse(found, strict, answered=output in _WHOLE)
     if output not in _WHOLE:
         click.echo(_valid(checked) if whole == path else _part_valid(path, whole, checked, found))
 
@@ -66,11 +66,16 @@ def _concerns(problem: Diagnostic, path: pathlib.Path) -> bool:
     return any(_within(spot.place.file, path) for spot in spots)
 
 
-def _refuse(found: Sequence[Diagnostic], strict: bool) -> None:
+def _refuse(found: Sequence[Diagnostic], strict: bool, *, answered: bool) -> None:
+    refused: CatalogInvalid
     if any(problem.severity == "error" for problem in found):
-        raise Invalid(found)
-    if strict and found:
-        raise CatalogInvalid(f"cannot accept the catalog: {summary(found)}, and --strict accepts none")
+        refused = Invalid(found)
+    elif strict and found:
+        refused = CatalogInvalid(f"cannot accept the catalog: {summary(found)}, and --strict accepts none")
+    else:
+        return
+    refused.answered = answered
+    raise refused
 
 
 def _valid(checked: Checked) -> str:

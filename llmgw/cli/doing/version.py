@@ -29,6 +29,7 @@ def run(output: str, client: bool, server: str | None) -> int:
     else:
         click.echo(document("version", {"cli": OURS, "fleet": told}, output))
     if away is not None:
+        away.answered = True
         raise away
     return Exit.DONE
 
