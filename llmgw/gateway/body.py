@@ -50,8 +50,13 @@ def read(raw: bytes) -> Body:
 def reading(raw: bytes) -> Steps[Body]:
     """The body of a request, in steps of a few milliseconds each. Raises NotReadable."""
     if len(raw) <= AT_ONCE:
-        _must_be_json(raw)
-        if raw.count(b'"model"') == 1 and _ESCAPED not in raw and (plain := _PLAIN.search(raw)):
+        document = _object(raw)
+        if (
+            "model" in document
+            and raw.count(b'"model"') == 1
+            and _ESCAPED not in raw
+            and (plain := _PLAIN.search(raw))
+        ):
             return _asking(raw, plain.span(1))
     try:
         members = yield from outline.members(raw)
@@ -66,13 +71,14 @@ def reading(raw: bytes) -> Steps[Body]:
     return _asking(raw, spans[0])
 
 
-def _must_be_json(raw: bytes) -> None:
+def _object(raw: bytes) -> dict[str, object]:
     try:
         document = orjson.loads(raw)
     except orjson.JSONDecodeError as error:
         raise NotReadable(f"the body is not JSON ({error})") from error
     if not isinstance(document, dict):
         raise NotReadable("the body is not a JSON object")
+    return document
 
 
 def _is_model(raw: bytes, start: int, end: int) -> bool:

@@ -9,6 +9,7 @@ body at a time: however it is made, other requests wait for one step of it and n
 import asyncio
 import collections
 import itertools
+import select
 from typing import cast
 
 from llmgw.gateway import answers
@@ -257,7 +258,8 @@ class Connection(asyncio.Protocol):
 
     def sweep(self, now: float) -> None:
         """Hold this connection's deadlines."""
-        if now - self._stalled_at >= self._front.limits.stalled:
+        stalled = now - self._stalled_at >= self._front.limits.stalled
+        if stalled or (self._ahead and _hung_up(self._transport)):
             self.abort()
         elif self._exchange is not None:
             self._exchange.sweep(now)
@@ -289,6 +291,13 @@ class Connection(asyncio.Protocol):
     def abort(self) -> None:
         """Cut it now."""
         self._transport.abort()
+
+
+def _hung_up(transport: asyncio.Transport) -> bool:
+    """Whether the client has left, which a transport that reads nothing is not told."""
+    poll = select.poll()
+    poll.register(transport.get_extra_info("socket").fileno(), select.POLLRDHUP)
+    return bool(poll.poll(0))
 
 
 async def _paced(steps: Steps[Order]) -> Order:

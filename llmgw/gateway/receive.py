@@ -51,6 +51,13 @@ class Expected:
 
 Received = Request | Refusal | Expected
 
+_UPGRADE = (b"upgrade", b"http2-settings")
+
+
+def _without_upgrade(connection: bytes) -> bytes:
+    """What else a Connection header asks for: to close, say."""
+    return b",".join(each for each in connection.split(b",") if each.strip().lower() not in _UPGRADE)
+
 
 class Receiver:
     """Fed with bytes; gives requests in order, and after a Refusal nothing more."""
@@ -109,8 +116,9 @@ class Receiver:
         del self._out[self._first :]
         head = b"%b %b HTTP/1.1\r\n" % (self._parser.get_method(), self._target)
         for name, value in self._headers:
-            if name.lower() not in (b"connection", b"upgrade", b"http2-settings"):
-                head += b"%b: %b\r\n" % (name, value)
+            known = name.lower()
+            if known not in _UPGRADE:
+                head += b"%b: %b\r\n" % (name, _without_upgrade(value) if known == b"connection" else value)
         self._parser = httptools.HttpRequestParser(self)
         return head + b"\r\n" + rest
 

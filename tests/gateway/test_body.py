@@ -58,7 +58,18 @@ def test_an_escaped_key_is_the_same_key() -> None:
 
 
 @pytest.mark.parametrize(
-    "raw", [b"", b"null", b'{"model":""}', b'{"model":["a"]}', b"\xff", b'{"model":"a"} x']
+    "raw",
+    [
+        b"",
+        b"null",
+        b'{"model":""}',
+        b'{"model":["a"]}',
+        b"\xff",
+        b'{"model":"a"} x',
+        b'{"metadata":{"model":"a"},"messages":[]}',
+        b'{"x":["model"],"y":{"model" :"a"}}',
+        b'{"x":"model","y":"a"}',
+    ],
 )
 def test_what_names_no_model_is_not_readable(raw: bytes) -> None:
     """One reason each, and never another exception."""

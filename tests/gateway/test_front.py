@@ -310,6 +310,28 @@ def test_a_large_body_makes_nobody_wait(tmp_path: pathlib.Path) -> None:
     story(tell)
 
 
+def test_a_client_that_asked_ahead_and_leaves_is_noticed(tmp_path: pathlib.Path) -> None:
+    """Two requests at once, and nobody there any more: the engine's connection is closed, the second is never asked."""
+
+    async def tell() -> None:
+        left = asyncio.Event()
+
+        async def waits(_: Asked, wire: Wire) -> None:
+            assert await wire.reader.read(1) == b""
+            left.set()
+
+        async with engines(a1=waits) as [engine], gateway(tmp_path, routed(engine.endpoint())) as world:
+            _, writer = await asyncio.open_connection("127.0.0.1", world.port)
+            writer.write(2 * post(CHAT))
+            await until(lambda: len(engine.asked) == 1, "the first one is under way")
+            writer.close()
+            async with asyncio.timeout(20.0):
+                await left.wait()
+            assert len(engine.asked) == 1
+
+    story(tell)
+
+
 def test_a_client_that_leaves_while_its_large_body_is_read_is_forgotten(tmp_path: pathlib.Path) -> None:
     """Nothing of it is read on, and no engine is asked."""
 

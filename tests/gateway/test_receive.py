@@ -65,6 +65,20 @@ def test_what_is_smuggled_is_refused() -> None:
         assert out[0].status == 400, lie
 
 
+def test_an_upgrade_that_is_declined_keeps_the_rest_of_its_header() -> None:
+    """Who offers one and asks to close is closed; an empty header stays an empty header."""
+    offer = b"GET /v1/models HTTP/1.1\r\nHost: x\r\nX-Empty:\r\nUpgrade: h2c\r\nConnection: %b\r\n\r\n"
+    for asked, keep in (
+        (b"close, Upgrade", False),
+        (b"Upgrade,close", False),
+        (b"upgrade, keep-alive", True),
+    ):
+        (request,) = received(offer % asked)
+        assert isinstance(request, Request)
+        assert request.keep is keep
+        assert request.headers[b"x-empty"] == b""
+
+
 def test_many_upgrades_at_once_are_no_deep_water() -> None:
     """Thousands of requests that each offer an upgrade, in one read."""
     offer = b"GET /v1/models HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n"
