@@ -29,8 +29,10 @@ from llmgw.planning import screen
 from llmgw.planning.asking import Asked
 from llmgw.planning.gc import Listing, Wanted, listing
 from llmgw.planning.plan import Plan
+from llmgw.planning.reasons import reasons
 from llmgw.planning.view import View
 from llmgw.transport.http import Request, Response, problem
+from llmgw.wire.bounds import flaw_of_node
 
 Answer = Callable[[Request], Awaitable[Response]]
 Routes = Mapping[tuple[str, str], Answer]
@@ -40,6 +42,8 @@ LONGEST_WAIT = 30.0
 LONGEST_TIME = 366 * 86400.0
 """Seconds until something that people set may end by itself."""
 LONGEST_NUMBER = 18
+MOST_SUPPOSED = 1000
+"""Nodes that a plan may suppose."""
 
 
 class PlanBody(pydantic.BaseModel):
@@ -57,7 +61,14 @@ class PlanBody(pydantic.BaseModel):
     only: tuple[str, ...] = ()
     replace: tuple[str, ...] = ()
     without_nodes: tuple[str, ...] = ()
-    with_nodes: tuple[NodeInfo, ...] = ()
+    with_nodes: tuple[NodeInfo, ...] = pydantic.Field(default=(), max_length=MOST_SUPPOSED)
+
+    @pydantic.field_validator("with_nodes")
+    @classmethod
+    def _are_nodes(cls, nodes: tuple[NodeInfo, ...]) -> tuple[NodeInfo, ...]:
+        if flaw := next(filter(None, map(flaw_of_node, nodes)), ""):
+            raise ValueError(flaw)
+        return nodes
 
     def proposal(self) -> Proposal:
         return Proposal(self.files, self.commit, self.who, self.message)
@@ -161,6 +172,8 @@ class Api:
 
     async def _status(self, _: Request) -> Response:
         view, standing = self._look(), self._adoption.standing
+        waiting = screen.outstanding(view)
+        late = list(dict.fromkeys(line.partition(":")[0] for line in waiting))
         return _json(
             {
                 **self._about,
@@ -174,13 +187,21 @@ class Api:
                 "heard": view.heard,
                 "fenced": self._loop.fenced,
                 "alarms": self._loop.alarms,
-                "outstanding": screen.outstanding(view),
+                "outstanding": waiting,
+                "reasons": reasons(view, self._loop.unplaced, late),
                 "nodes": {name: view.standings[name] for name in view.standings},
+                "away": [_away(row) for row in screen.node_rows(view) if row.state != "Ready"],
                 "models": {
-                    row.model: {"ready": row.ready, "wanted": row.wanted} for row in screen.model_rows(view)
+                    row.model: {"ready": row.ready, "wanted": row.wanted, "silent": row.silent}
+                    for row in screen.model_rows(view)
                 },
                 "unplaced": [item.model for item in self._loop.unplaced if not item.stay],
                 "gateways": sorted(view.fleet.gateways),
+                "silent_gateways": {
+                    name: view.now - gateway.last_seen
+                    for name, gateway in sorted(view.fleet.gateways.items())
+                    if view.silent(name)
+                },
             }
         )
 
@@ -269,6 +290,11 @@ def number_of(request: Request, name: str, default: int) -> int:
             f"cannot read {name}={text[:40]}: a whole number of {LONGEST_NUMBER} digits at most is needed"
         )
     return int(text)
+
+
+def _away(row: screen.NodeRow) -> dict[str, Any]:
+    """A node that does not speak, as status tells of it."""
+    return {"name": row.name, "state": row.state, "seen": row.seen, "lost_in": row.lost_in}
 
 
 def _dump(kind: Any, value: Any) -> Response:

@@ -55,6 +55,16 @@ def flaw(message: wire.Up) -> str:
     return ""
 
 
+def flaw_of_node(info: NodeInfo) -> str:
+    """Why a node that people only suppose cannot be one, or nothing."""
+    try:
+        _within(info, "")
+        _info(info)
+    except _Flaw as found:
+        return str(found)
+    return ""
+
+
 class _Flaw(Exception):
     pass
 

@@ -73,6 +73,27 @@ def test_every_number_of_every_route(tmp_path: pathlib.Path, number: Any) -> Non
         assert status in (200, 400, 500)
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"ports": [1, 10**10], "ports_taken": [10**10 - 1]},
+        {"ports": [5, 4]},
+        {"memory_total": -1},
+        {"cpu_cores": 1e308},
+        {"name": ""},
+        {"gpus": [CARD] * 2000},
+    ],
+)
+def test_a_supposed_node_is_held_to_what_a_real_one_may_say(
+    tmp_path: pathlib.Path, more: dict[str, Any]
+) -> None:
+    """A port is a bit of a number: one request made it as large as it liked, while everybody waited."""
+    plane = served(tmp_path)
+    assert _post(plane, "/v1/plan", {"files": files("qwen"), "with_nodes": [NODE]}) == 200
+    assert _post(plane, "/v1/plan", {"files": files("qwen"), "with_nodes": [{**NODE, **more}]}) == 400
+    assert _post(plane, "/v1/plan", {"files": files("qwen"), "with_nodes": [NODE] * 1001}) == 400
+
+
 def test_the_life_of_a_token_is_a_number_of_seconds() -> None:
     """What would be no date is refused."""
     for number in NUMBERS[:5]:
