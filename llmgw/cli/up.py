@@ -2,7 +2,8 @@
 
 Starts the three, plans and applies the catalog, waits until it serves, asks it one question, prints
 the lines to copy next, and stays, following what is written in the catalog. Ctrl-C drains and stops
-everything; weights and revisions stay.
+everything; weights and revisions stay. Started again, it follows on from there: a removed model or fewer
+replicas wait for an apply, as they do while it runs.
 """
 
 import pathlib
@@ -29,7 +30,10 @@ def command(
     metrics: tuple[str, int],
     verbose: bool,
 ) -> int:
-    """Serve the catalog below PATH (default: ./catalog) on this machine, in the foreground."""
+    """Serve the catalog below PATH (default: ./catalog) on this machine, in the foreground.
+
+    Started again, it follows on from what stood: what files take away is held for `llmgw apply`, and said.
+    """
     from llmgw.cli.doing import up
 
     return up.run(path, given, plane, listen, metrics, verbose)

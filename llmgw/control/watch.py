@@ -135,7 +135,7 @@ class Watch:
         self._tree = seen if isinstance(seen, Tree) else None
         mark, locked = (seen.mark, bool(seen.locked)) if isinstance(seen, Tree) else ("", False)
         self._settling = self._settling.saw(mark, now)
-        if isinstance(seen, Tree) and holding.judged(self._followed, mark, self._rules, self._stands):
+        if isinstance(seen, Tree) and self._is_judged(seen):
             self._keep(dataclasses.replace(self._current(), commit=seen.commit, blind=None))
         elif not self._follows(seen) and not self._settling.settled(now, self._pace, locked=locked):
             if isinstance(seen, Tree) and not locked:
@@ -174,6 +174,7 @@ class Watch:
             "watch": self._rules.watch,
             "sync": self._rules.sync,
             "tree": followed.name,
+            "judged": tree is not None and self._is_judged(tree),
             "hold": aged(followed.hold),
             "blind": aged(followed.blind),
             "busy": (tree.locked if tree is not None else "") or self._waits[1] or self._behind_a_hold(),
@@ -183,11 +184,13 @@ class Watch:
     def _behind_a_hold(self) -> str:
         """That something newer was seen and is not looked into, where somebody holds the switch."""
         tree = self._tree
-        if tree is None or self._held() is None:
-            return ""
-        if holding.judged(self._followed, tree.mark, self._rules, self._stands):
+        if tree is None or self._held() is None or self._is_judged(tree):
             return ""
         return f"{tree.commit or tree.mark[:12]} is there, and is looked into once the hold is released"
+
+    def _is_judged(self, tree: Tree) -> bool:
+        """Whether it is known what becomes of this very tree."""
+        return holding.judged(self._followed, tree.mark, self._rules, self._stands)
 
     @property
     def _stands(self) -> str:

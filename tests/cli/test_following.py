@@ -11,11 +11,12 @@ from llmgw.cli.doing.status import followed_lines
 from llmgw.cli.exits import Exit
 from llmgw.cli.main import run
 from llmgw.control.settling import Pace
+from tests.support.processes import Process
 from tests.support.stage import Stage
 from tests.support.waiting import wait_for
 
 FOLLOWED: dict[str, Any] = {
-    "said": "commits of HEAD below catalog", "watch": "commits", "sync": "auto", "tree": "3f2a91c0d1e2",
+    "said": "commits of HEAD below catalog", "watch": "commits", "sync": "auto", "tree": "3f2a91c0d1e2", "judged": True,
     "hold": None, "blind": None, "busy": "", "dirty": [],
 }  # fmt: skip
 
@@ -107,6 +108,44 @@ def test_up_follows_what_is_written(tmp_path: pathlib.Path) -> None:
         assert stage.engines() == before != []
         assert process.stop(within=30.0) == Exit.DONE
         assert stage.engines() == []
+
+
+def test_up_again_takes_nothing_away_without_a_person(tmp_path: pathlib.Path) -> None:
+    """What was removed meanwhile is held and said, and goes on being served; an apply takes it. What grew is taken."""
+    with Stage(tmp_path, {"alpha": "I am alpha.", "beta": "I am beta."}) as stage:
+        stage.server.gate.set()
+        stage.profile()
+        stage.model("alpha")
+        stage.model("beta")
+        words = ("--state-dir", str(tmp_path / "up"), "--control", f"127.0.0.1:{stage.control_port}")
+        words += (
+            "--listen",
+            f"127.0.0.1:{stage.gateway_port}",
+            "--metrics",
+            f"127.0.0.1:{stage.metrics_port}",
+        )
+        catalog = str(stage.repository / "catalog")
+
+        def up(name: str) -> Process:
+            process = stage.processes.llmgw(name, "up", catalog, *words)
+            wait_for(lambda: "Ctrl-C drains" in process.out.read_text(), "it serves", within=40.0)
+            return process
+
+        assert up("first").stop(within=30.0) == Exit.DONE
+        stage.remove("beta")
+        again = up("second")
+        said = again.out.read_text()
+        assert "HELD" in said
+        assert "model beta is removed" in said
+        assert f"next: llmgw plan {catalog}, then llmgw apply {catalog}" in said
+        assert [row["ready"] for row in stage.json("models")["items"]] == [1, 1]
+        assert stage.json("status")["revision"] == 1
+        assert again.stop(within=30.0) == Exit.DONE
+        stage.model("beta", aliases=["second"])
+        third = up("third")
+        assert "HELD" not in third.out.read_text()
+        assert stage.json("status")["revision"] == 2
+        assert third.stop(within=30.0) == Exit.DONE
 
 
 class Models:

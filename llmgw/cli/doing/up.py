@@ -9,8 +9,8 @@ import pathlib
 import signal
 import threading
 import time
-from collections.abc import Iterator
-from typing import NoReturn
+from collections.abc import Iterator, Mapping
+from typing import Any, NoReturn
 
 import click
 import httpx
@@ -18,7 +18,10 @@ import httpx
 from llmgw.agent import serve as agent
 from llmgw.cli.client import Client
 from llmgw.cli.doing.apply import accept
+from llmgw.cli.doing.hold import held_line
+from llmgw.cli.doing.status import followed_lines
 from llmgw.cli.exits import Exit
+from llmgw.cli.following import Followed, follow
 from llmgw.cli.limits import read_limits
 from llmgw.cli.processes import log_to_stderr, state_dir
 from llmgw.cli.uploads import read_upload
@@ -76,7 +79,10 @@ def run(
         plan: Plan = client.ask(Plan, "/v1/plan", upload.body())
         for line in plan_lines(plan):
             click.echo(line)
-        accept(client, upload, plan, "llmgw up", LONGEST_APPLY)
+        if client.get("/v1/status")["revision"]:
+            _take_up(client, parts)
+        else:
+            accept(client, upload, plan, "llmgw up", LONGEST_APPLY)
         _introduce(client, where)
         parts.follow()
         parts.stay(client)
@@ -85,6 +91,19 @@ def run(
 
 def _interrupt(*_: object) -> NoReturn:
     raise KeyboardInterrupt
+
+
+def _take_up(client: Client, parts: "_Parts") -> None:
+    """Follow the catalog again, as before the restart: what files do not change by themselves is held, and said."""
+    event = int(client.get("/v1/status")["event"])
+    parts.follow()
+    status = parts.wait_for_verdict(client)
+    held = [held_line(status["on_hold"])] if status["on_hold"] else []
+    for line in (*list(followed_lines(status["followed"]))[1:], *held):
+        click.echo(safe(line))
+    number = int(status["revision"])
+    click.echo(f"revision {number} stands", err=True)
+    follow(client, Followed(number, event, whole=True), LONGEST_APPLY)
 
 
 def _introduce(client: Client, where: Where) -> None:
@@ -177,6 +196,18 @@ class _Parts:
         raise Failed(
             f"cannot start: the agent did not register within {LONGEST_START:.0f}s", help="llmgw up -v"
         )
+
+    def wait_for_verdict(self, client: Client) -> Mapping[str, Any]:
+        """The status once it is known what becomes of the catalog as it is written, or why that is not known yet."""
+        clock = SystemClock()
+        limit = clock.now() + LONGEST_START
+        while True:
+            self.raise_failure()
+            status: Mapping[str, Any] = client.get("/v1/status")
+            followed = status["followed"]
+            if followed["judged"] or followed["blind"] or status["on_hold"] or clock.now() > limit:
+                return status
+            time.sleep(0.1)
 
     def follow(self) -> None:
         """From now on what is written in the catalog is taken as it is written."""
