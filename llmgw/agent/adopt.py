@@ -1,5 +1,7 @@
 """What a starting agent does about what it finds: records × live processes → adopt, forget, sweep, end.
 
+A launch is found by its mark, and by its record: the recorded leader is ours though its environment was cleared.
+
 Called once by `agent.supervisor`, which lists the processes before it reads the records: what was
 started in between then looks unmarked, not undescribed.
 """
@@ -10,6 +12,8 @@ from collections.abc import Iterable, Mapping
 from llmgw.agent import core
 from llmgw.agent.marks import Identity, Marked, shard_name
 from llmgw.agent.records import Found, Record
+
+NOBODY: Mapping[Identity, bool] = {}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -37,8 +41,11 @@ class Decision:
         return tuple(core.Stray(each.cookie, each.pid, self.cards.get(each.cookie)) for each in launches)
 
 
-def decide(found: Found, marked: Iterable[Marked], boot: str) -> Decision:
-    """Sort what the disk says by what lives. `boot` is the id of this boot."""
+def decide(
+    found: Found, marked: Iterable[Marked], boot: str, alive: Mapping[Identity, bool] = NOBODY
+) -> Decision:
+    """Sort what the disk says by what lives. `boot` is the id of this boot, `alive` as `marks.alive` says it."""
+    alive = dict(alive)
     by_cookie: dict[str, list[Marked]] = {}
     for mark in marked:
         by_cookie.setdefault(mark.cookie, []).append(mark)
@@ -48,9 +55,12 @@ def decide(found: Found, marked: Iterable[Marked], boot: str) -> Decision:
     for record in sorted(found.records, key=lambda record: not _names(by_cookie, record)):
         tree = by_cookie.pop(record.identity.cookie, [])
         leader = _leader(record, tree, boot)
+        unmarked = alive.pop(record.identity, None)  # one launch is taken over once
         if leader is not None:
             adopt.append(_identified(record, leader, boot))
-        elif tree:
+        elif unmarked:
+            adopt.append(record)
+        elif tree or unmarked is not None:
             sweep.append(record)
         else:
             forget.append(record)
@@ -90,14 +100,16 @@ def _leader(record: Record, tree: list[Marked], boot: str) -> Marked | None:
 
 
 def _identified(record: Record, leader: Marked, boot: str) -> Record:
-    identity = dataclasses.replace(record.identity, boot=boot, pid=leader.pid, ticks=leader.ticks)
+    identity = dataclasses.replace(
+        record.identity, boot=boot, pid=leader.pid, ticks=leader.ticks, inode=leader.inode
+    )
     return dataclasses.replace(record, identity=identity, state="running")
 
 
 def _orphan(tree: list[Marked], boot: str) -> Identity:
     first = min(tree, key=lambda mark: mark.ticks)
     group = first.cgroup if first.cgroup.endswith(f"/{first.cookie}") else ""
-    return Identity(first.cookie, group, boot, first.pid, first.ticks)
+    return Identity(first.cookie, group, boot, first.pid, first.ticks, first.inode)
 
 
 def _cards(tree: list[Marked]) -> tuple[str, ...] | None:

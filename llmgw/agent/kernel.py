@@ -4,6 +4,7 @@
 with processes of its own, is how these decisions are tried by the thousand.
 """
 
+import functools
 import os
 import signal
 from collections.abc import Iterable, Mapping
@@ -43,6 +44,10 @@ class Kernel(Protocol):
         """A handle of the process that has `pid` now. Raises OSError where there is none."""
         ...
 
+    def inode(self, handle: int) -> int:
+        """A number that no other process of this boot has or had; 0 where this kernel gives none."""
+        ...
+
     def send(self, handle: int, number: signal.Signals) -> None:
         """A signal to the process behind `handle`; nothing where it has ended."""
         ...
@@ -76,6 +81,10 @@ class Linux:
     def hold(self, pid: int) -> int:
         return os.pidfd_open(pid)
 
+    def inode(self, handle: int) -> int:
+        found = os.fstat(handle)
+        return 0 if found.st_dev == _anonymous() else found.st_ino
+
     def send(self, handle: int, number: signal.Signals) -> None:
         try:
             signal.pidfd_send_signal(handle, number)
@@ -87,6 +96,16 @@ class Linux:
 
 
 LINUX: Kernel = Linux()
+
+
+@functools.cache
+def _anonymous() -> int:
+    """The file system of descriptors that share one inode: before Linux 6.9 pidfds are among them."""
+    handle = os.eventfd(0)
+    try:
+        return os.fstat(handle).st_dev
+    finally:
+        os.close(handle)
 
 
 def live(kernel: Kernel, pid: int) -> procfs.Stat | None:

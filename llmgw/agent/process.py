@@ -149,7 +149,7 @@ def _led(child: "subprocess.Popen[bytes]", identity: Identity, boot: str) -> Lea
     except OSError:
         os.close(pidfd)
         raise
-    known = Identity(identity.cookie, identity.cgroup, boot, child.pid, found.ticks)
+    known = Identity(identity.cookie, identity.cgroup, boot, child.pid, found.ticks, LINUX.inode(pidfd))
     return Leader(known, pidfd, child)
 
 
@@ -171,28 +171,27 @@ def hold(identity: Identity, kernel: Kernel = LINUX) -> Leader | None:
     # Opened before the check: what we check is what we hold.
     held = False
     try:
-        found = live(kernel, identity.pid)
-        same = found is not None and found.ticks == identity.ticks and identity.boot == kernel.boot_id()
-        held = found is not None and same and marks.belongs(found, identity, 0, kernel)
+        found = marks.behind(handle, identity, kernel) if identity.boot == kernel.boot_id() else None
+        held = found is not None and not found.dead
     finally:
         if not held:
             kernel.let_go(handle)
     return Leader(identity, handle, kernel=kernel) if held else None
 
 
-def kill(stat: procfs.Stat, identity: Identity, kernel: Kernel = LINUX) -> None:
-    """SIGKILL one process of a tree, checked again through a handle that was opened before the check."""
+def kill(stat: procfs.Stat, identity: Identity, session: int, kernel: Kernel = LINUX) -> None:
+    """SIGKILL one process of a tree, checked again through a handle that was opened before the check.
+
+    `session` is that of the tree, 0 where none is known.
+    """
     try:
         handle = kernel.hold(stat.pid)
     except OSError:
         return
     try:
         now = live(kernel, stat.pid)
-        if (
-            now is not None
-            and now.ticks == stat.ticks
-            and marks.belongs(now, identity, marks.session(identity, kernel), kernel)
-        ):
+        same = now is not None and now.ticks == stat.ticks
+        if now is not None and same and marks.belongs(now, identity, session, kernel):
             kernel.send(handle, signal.SIGKILL)
     finally:
         kernel.let_go(handle)

@@ -280,7 +280,8 @@ class _Agent:
     def _ours(self) -> set[int]:
         """The pids of our shards. What nothing describes holds its cards as a stranger does, until it has ended."""
         undescribed = self._supervisor.state.undescribed()
-        return {mark.pid for mark in marks.scan(self.node) if mark.cookie not in undescribed}
+        marked = {mark.pid for mark in marks.scan(self.node) if mark.cookie not in undescribed}
+        return marked | self._supervisor.kin()
 
     def _warnings(self) -> tuple[str, ...]:
         unkept = (self._unkept,) if self._unkept else ()

@@ -137,6 +137,11 @@ class Supervisor:
             self._obey(command)
         self._changed.set()
 
+    def kin(self) -> set[int]:
+        """The pids in the sessions of what runs here, whatever their environments say. Raises OSError."""
+        records = [engine.record for engine in list(self._engines.values()) if engine.tree is not None]
+        return {stat.pid for stat in marks.kin(record.identity for record in records if record is not None)}
+
     def heard(self) -> None:
         """The control plane has spoken: what is marked as ours and described by nothing ends now."""
         self.tell(core.Heard())
@@ -154,7 +159,10 @@ class Supervisor:
         """Find what an earlier agent of this node left running. Returns what was odd about it."""
         marked = marks.scan(self._launcher.node)
         found = self._launcher.records.read()
-        decision = adopt.decide(found, marked, procfs.boot_id())
+        seen = {(mark.cookie, mark.pid) for mark in marked}
+        launches = (record.identity for record in found.records)
+        alive = marks.alive(each for each in launches if (each.cookie, each.pid) not in seen)
+        decision = adopt.decide(found, marked, procfs.boot_id(), alive)
         on_disk = {record.spec.key: record for record in found.records}
         for record in decision.adopt:
             self._take_over(record, process.hold(record.identity), on_disk.get(record.spec.key))
@@ -183,6 +191,8 @@ class Supervisor:
         if leader is None:
             self.tell(core.Exited(key, "its leader died while no agent was watching"))
             return
+        if not record.identity.cgroup:
+            tree.kin()  # it is no child of ours: when it ends, its session's number is anybody's
         if record != on_disk:  # sixty-four that are as they were would be as many waits for the disk
             self._keep(engine, record)
         self._watch(engine, record, leader)

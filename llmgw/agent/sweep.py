@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 
 from llmgw.agent import marks, process, procfs
 from llmgw.agent.cgroups import Cgroups
-from llmgw.agent.kernel import LINUX, Kernel
+from llmgw.agent.kernel import LINUX, Kernel, live
 from llmgw.agent.marks import Identity
 from llmgw.agent.process import Leader
 
@@ -66,10 +66,30 @@ class Tree:
         self._kernel = kernel
         self._cgroups = cgroups
         self._leader = leader
+        self._seen: frozenset[procfs.Stat] = frozenset()
 
     def members(self) -> tuple[procfs.Stat, ...]:
         """Its live processes now."""
-        return marks.members(self.identity, self._kernel)
+        own = self._session()
+        found = marks.members(self.identity, self._kernel, own)
+        self._seen = frozenset(stat for stat in found if own and stat.session == own)
+        return found
+
+    def kin(self) -> frozenset[procfs.Stat]:
+        """Its live processes of the leader's session: these are known again when the leader is not there any more."""
+        own = self._session()
+        self._seen = marks.in_sessions((own,), self._kernel) if own else frozenset()
+        return self._seen
+
+    def _session(self) -> int:
+        """The number of its session, 0 where it may be a stranger's: nobody gets it while one of those seen has it."""
+        if own := marks.session(self.identity, self._kernel):
+            return own
+        there = ((stat, live(self._kernel, stat.pid)) for stat in self._seen)
+        same = any(
+            now is not None and (now.ticks, now.session) == (stat.ticks, stat.session) for stat, now in there
+        )
+        return self.identity.pid if same else 0
 
     def processor_time(self) -> int:
         """What the tree has used, in a unit of its own: only whether it grows means anything."""
@@ -77,8 +97,7 @@ class Tree:
         if self._cgroups is not None and group and (used := self._cgroups.processor_time(group)):
             return used
         # Its session alone: reading every environment of the machine at each probe would cost more.
-        stats = (procfs.live(pid) for pid in procfs.pids())
-        return sum(stat.cpu for stat in stats if stat is not None and stat.session == self.identity.pid)
+        return sum(stat.cpu for stat in self.kin())
 
     def ask(self) -> None:
         """TERM to the leader, if it is there."""
@@ -136,7 +155,7 @@ class Tree:
         if left and self._cgroups is not None and self.identity.cgroup:
             self._cgroups.kill(self.identity.cgroup)
         for stat in left:
-            process.kill(stat, self.identity, self._kernel)
+            process.kill(stat, self.identity, self._session(), self._kernel)
         return left
 
     def release(self) -> None:

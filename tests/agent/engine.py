@@ -81,6 +81,11 @@ def wiped() -> None:
     os.execve(sys.executable, [sys.executable, "-S", "-c", "import time; time.sleep(600)"], {})
 
 
+def family() -> dict[str, str]:
+    """What a child must know to write its pid down."""
+    return {"FAMILY": os.environ["FAMILY"]} if FAMILY else {}
+
+
 class Handler(http.server.BaseHTTPRequestHandler):
     """The pages of an engine."""
 
@@ -133,6 +138,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 def main() -> None:
+    if "cleared" in DOES:  # as a wrapper does that ends in `exec env -i`
+        rest = {"DOES": " ".join(word for word in DOES if word != "cleared"), "PATH": "/bin:/usr/bin"}
+        os.execve(sys.executable, [sys.executable, "-S", *sys.argv], {**rest, **family()})
     print("loading the model", flush=True)
     if "dies" in DOES:
         print("error: cannot load the model: it is made of cheese\nbye", flush=True)
@@ -140,6 +148,9 @@ def main() -> None:
     if "workers" in DOES:
         fork(None)
         fork(os.setsid)
+    if "twins" in DOES:
+        fork(None)
+        fork(None)
     if "wiped" in DOES:
         fork(wiped)
     if "sessions" in DOES:
@@ -152,6 +163,7 @@ def main() -> None:
         fork(retitled)
     whole(
         2 * ("workers" in DOES)
+        + 2 * ("twins" in DOES)
         + 4 * ("sessions" in DOES)
         + 2 * ("orphans" in DOES)
         + sum(word in DOES for word in ("wiped", "retitled"))

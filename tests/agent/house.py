@@ -133,10 +133,11 @@ class House:
         return [mark.pid for mark in marks.scan(self.node)]
 
     def clean(self) -> None:
-        """End what a test left, by mark."""
-        for mark in marks.scan(self.node):
+        """End what a test left, by mark and by record."""
+        unmarked = marks.kin(record.identity for record in self.records.read().records)
+        for pid in {mark.pid for mark in marks.scan(self.node)} | {stat.pid for stat in unmarked}:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(mark.pid, signal.SIGKILL)
+                os.kill(pid, signal.SIGKILL)
         if self.cgroups is not None:
             end = CLOCK.now() + 5
             while self.marked() and CLOCK.now() < end:

@@ -130,6 +130,18 @@ def test_whatever_lies_there_nothing_that_lives_is_forgotten(
     assert decision.orphans == ()
 
 
+def test_a_recorded_leader_is_adopted_whatever_its_environment_says() -> None:
+    """Nothing carries its cookie; it is the very process that was launched, and is taken over once."""
+    decision = decide(Found((ALPHA, BETA)), [], "boot", {ALPHA.identity: True})
+    assert (decision.adopt, decision.forget) == ((ALPHA,), (BETA,))
+
+
+def test_what_is_left_of_a_session_is_swept() -> None:
+    """The leader is a zombie, which keeps its session's number from meaning somebody else."""
+    decision = decide(Found((ALPHA,)), [], "boot", {ALPHA.identity: False})
+    assert (decision.sweep, decision.forget) == ((ALPHA,), ())
+
+
 # --- for real --------------------------------------------------------------------------------
 
 
@@ -158,6 +170,44 @@ def test_a_restarted_agent_finds_the_same_pid(house: House) -> None:
             assert len(house.marked()) == 3
             await gone(second, shard)
             assert house.marked() == []
+
+    asyncio.run(story())
+
+
+def test_a_restarted_agent_finds_an_engine_without_our_environment(house: House) -> None:
+    """Its wrapper ended in `exec env -i`: the record names its leader, whose session ends with it."""
+
+    async def story() -> None:
+        shard = house.spec(does="cleared twins")
+        async with house.agent() as first:
+            pid = await ready(house, first, shard)
+            tree = first.kin()
+            assert len(tree) == 3
+        async with house.agent() as second:
+            second.heard()
+            status = house.last(shard.key)
+            assert (status.pid, status.state, status.adopted) == (pid, "ready", True)
+            assert second.kin() == tree
+            await gone(second, shard)
+            assert [pid for pid in tree if alive(pid)] == []
+
+    asyncio.run(story())
+
+
+def test_the_session_of_an_adopted_leader_ends_after_it(house: House) -> None:
+    """It is no child of its agent: once init has reaped it, only who was seen in its session vouches for the number."""
+
+    async def story() -> None:
+        shard = house.spec(does="cleared twins")
+        async with house.agent() as first:
+            pid = await ready(house, first, shard)
+            tree = first.kin()
+        async with house.agent() as second:
+            os.kill(pid, signal.SIGKILL)
+            await asyncio.to_thread(os.waitpid, pid, 0)
+            await until(lambda: second.state.shards[shard.key].swept, "swept")
+            assert [pid for pid in tree if alive(pid)] == []
+            await gone(second, shard)
 
     asyncio.run(story())
 

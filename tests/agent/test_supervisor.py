@@ -113,6 +113,36 @@ def test_stop_ends_the_whole_tree(house: House, does: str) -> None:
     asyncio.run(story())
 
 
+@pytest.mark.parametrize("does", ["cleared twins", "cleared twins silent"])
+def test_an_engine_without_our_environment_is_ours(house: House, does: str) -> None:
+    """A wrapper that ends in `exec env -i` leaves no cookie: stopped or too late, nobody is left when it is told."""
+
+    async def story() -> None:
+        async with house.agent() as agent:
+            shard = house.spec(does=does, start_deadline=1.0 if "silent" in does else 600.0)
+            await launched(agent, shard)
+            pid = agent.state.shards[shard.key].pid
+            await until(lambda: len(in_session(pid)) == 3, "its twins")
+            if not house.cgroups:
+                assert house.marked() == []
+            tree = in_session(pid)
+            assert agent.kin() == set(tree)
+            if "silent" in does:
+                await until(lambda: house.last(shard.key).state == "failed", "its deadline")
+                await until(lambda: agent.state.shards[shard.key].swept, "swept")
+                assert in_session(pid) == []
+            await gone(agent, shard)
+            assert [pid for pid in tree if alive(pid)] == []
+
+    asyncio.run(story())
+
+
+def in_session(number: int) -> list[int]:
+    """Who lives in a session."""
+    stats = (procfs.live(pid) for pid in procfs.pids())
+    return sorted(stat.pid for stat in stats if stat is not None and stat.session == number)
+
+
 def test_a_leader_that_dies_takes_its_workers_along(house: House) -> None:
     """kill -9 of the head: the shard fails at once, and its workers do not keep the GPUs."""
 

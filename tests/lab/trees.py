@@ -25,6 +25,7 @@ SHAPES = {
     "sessions of their own": "sessions",
     "double fork": "orphans",
     "retitled": "retitled",
+    "cleared": "cleared twins",
     "wiped": "wiped",
 }
 """What an engine does, by what people call it. `wiped` leaves nothing but its cgroup."""

@@ -123,7 +123,9 @@ class Agent:
         kernel, shelf = self.machine.kernel, self.machine.shelf
         kernel.agent = kernel.fork(None)
         marked = marks.scan(self.machine.name, kernel)
-        decision = adopt.decide(shelf.read(), marked, kernel.boot_id())
+        found = shelf.read()
+        alive = marks.alive((record.identity for record in found.records), kernel)
+        decision = adopt.decide(found, marked, kernel.boot_id(), alive)
         for record in decision.adopt:
             self._take_over(record, process.hold(record.identity, kernel))
         for record in decision.sweep:
@@ -377,7 +379,8 @@ class Agent:
         if dies is not None:
             self._dies(dies)
             return
-        identity = Identity(cookie, group, kernel.boot_id(), engine.pid, engine.tree[0].ticks)
+        first = engine.tree[0]
+        identity = Identity(cookie, group, kernel.boot_id(), engine.pid, first.ticks, first.inode)
         leader = process.Leader(identity, kernel.hold(engine.pid), kernel=kernel)
         running = dataclasses.replace(record, identity=identity, state="running")
         machine.shelf.write(running)

@@ -67,7 +67,7 @@ def _ticks_are_enough(right: Any) -> Any:
 def _all_are_ours(right: Any) -> Any:
     """Who has a session of its own beside our leader belongs to it."""
 
-    def members(identity: Any, kernel: Any = LINUX) -> Any:
+    def members(identity: Any, kernel: Any = LINUX, *_: Any) -> Any:
         there = (live(kernel, pid) for pid in kernel.pids() if pid != kernel.me())
         return tuple(stat for stat in there if stat is not None and stat.pid >= identity.pid)
 

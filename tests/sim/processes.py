@@ -35,6 +35,7 @@ class Process:
 
     pid: int
     ticks: int
+    inode: int
     session: int
     parent: "Process | None"
     env: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -94,7 +95,9 @@ class Processes:
         """A new process; `session` 0 = its own. `like` = the pid and the ticks that it gets, else the next ones."""
         self._pids += 1
         pid, ticks = like or (self._pids, self.ticks())
-        process = Process(pid, ticks, session or pid, parent, env, cgroup, engine, self._clock.now)
+        process = Process(
+            pid, ticks, self._pids, session or pid, parent, env, cgroup, engine, self._clock.now
+        )
         self.table[pid] = process
         return process
 
@@ -165,6 +168,9 @@ class Processes:
         self._opened += 1
         self._handles[self._opened] = self.table[pid]
         return self._opened
+
+    def inode(self, handle: int) -> int:
+        return self._handles[handle].inode
 
     def send(self, handle: int, number: signal.Signals) -> None:
         self.signal(self._handles[handle], number)

@@ -5,6 +5,7 @@ names is started by way of this module. Each bug replaces one function for the l
 the product has no switch for it.
 """
 
+import asyncio
 import copy
 import dataclasses
 import pathlib
@@ -26,6 +27,7 @@ from llmgw.fleet.world import Draft
 from llmgw.kit.clock import SystemClock
 from llmgw.planning import board
 from llmgw.transport.connection import Connection
+from llmgw.transport.limits import Silence
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -40,9 +42,9 @@ class Bug:
 def _adopts_nothing(right: Any) -> Any:
     """Every engine that is found is an orphan, and ends when the control plane is heard."""
 
-    def decide(found: Any, marked: Any, boot: str) -> Decision:
+    def decide(found: Any, marked: Any, boot: str, alive: Any) -> Decision:
         marked = list(marked)
-        decision = right(found, marked, boot)
+        decision = right(found, marked, boot, alive)
         none = dataclasses.replace(found, records=())
         return Decision(forget=decision.adopt, orphans=right(none, marked, boot).orphans)
 
@@ -124,6 +126,25 @@ def _sends_no_pings(_: Any) -> Any:
     return lambda _: None
 
 
+def _trusts_the_kernel(right: Any) -> Any:
+    """Whose kernel acknowledges what it is sent is taken to be well, whatever it answers."""
+
+    def check(self: Silence, now: float) -> float:
+        wait: float | None = right(self, now)
+        return 1.0 if wait is None else wait
+
+    return check
+
+
+def _hears_ends_late(right: Any) -> Any:
+    """The end of a connection is looked at a while after it has come."""
+
+    def connection_lost(self: Connection, exc: Exception | None) -> None:
+        asyncio.get_running_loop().call_later(0.05, right, self, exc)
+
+    return connection_lost
+
+
 def _counts_everything(right: Any) -> Any:
     """Each registration looks at everything that was ever registered, thoroughly."""
 
@@ -167,10 +188,12 @@ BUGS: Mapping[str, Bug] = {
     "keeps-orphans": Bug(Supervisor, "heard", _keeps_orphans),
     "same-node-twice": Bug(Peers, "_living_rival", _admits_twins),
     "never-gives-way": Bug(Loop, "fence", _never_gives_way),
+    "hears-ends-late": Bug(Connection, "connection_lost", _hears_ends_late),
     "lets-nothing-go": Bug(Leader, "close", _lets_nothing_go),
     "nobody-is-lost": Bug(board, "stand", _nobody_is_lost),
     "sends-no-pings": Bug(Connection, "_tick", _sends_no_pings),
     "tells-the-time": Bug(SystemClock, "now", _tells_the_time),
+    "trusts-the-kernel": Bug(Silence, "check", _trusts_the_kernel),
     "unheard-are-lost": Bug(board, "stand", _unheard_are_lost),
     "unreachable-are-lost": Bug(board, "stand", _unreachable_are_lost),
 }
