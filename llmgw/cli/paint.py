@@ -11,7 +11,7 @@ _SYMBOLS: Mapping[str, str] = {
 _ROW = re.compile(r"(  )(\+/-|-/\+|=>|[-+~!.])( +)(?=\S)")
 _WORDS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(\s*)(ALARM|HELD|blocked:|error:)(?=\s|$)"), "red"),
-    (re.compile(r"(\s*)(warning:|PENDING)(?=\s|$)"), "yellow"),
+    (re.compile(r"(\s*)(warning:|allowed:|PENDING)(?=\s|$)"), "yellow"),
 )
 
 

@@ -13,7 +13,7 @@ from llmgw.kit.text import columns, count, fitted, safe
 from llmgw.kit.units import show_bytes, show_seconds
 from llmgw.planning.cards import spans
 from llmgw.planning.figures import disk_line, memory_line, ready_line
-from llmgw.planning.fired import options
+from llmgw.planning.fired import Allowed, options
 from llmgw.planning.plan import NotPlaced, Plan, Service
 from llmgw.planning.rows import Origin, Row
 
@@ -46,9 +46,14 @@ _STOPS = 12
 
 
 def plan_lines(
-    plan: Plan, *, explain: bool = False, width: int | None = None, apply: str = "llmgw apply"
+    plan: Plan,
+    *,
+    explain: bool = False,
+    width: int | None = None,
+    apply: str = "llmgw apply",
+    allowed: Allowed = frozenset(),
 ) -> list[str]:
-    """The whole plan; the last line counts. `apply` is the command that applies it, for hints."""
+    """The whole plan; the last line counts. `apply` is the command that applies it, for hints; `allowed` is so already."""
     lines = header_lines(plan)
     warnings = [f"  warning: {safe(said)}" for said in (*plan.alarms, *plan.warnings)]
     lines += [*warnings, ""] if warnings else []
@@ -72,8 +77,9 @@ def plan_lines(
     if used := legend(plan):
         lines += [*_legend(used, width), ""]
     lines += _stops(plan)
-    lines += [f"blocked: {safe(guard.said)}" for guard in plan.guards]
-    if plan.guards and not plan.suppose:
+    blocking = [guard for guard in plan.guards if (guard.guard, guard.what) not in allowed]
+    lines += [f"{'blocked' if guard in blocking else 'allowed'}: {safe(guard.said)}" for guard in plan.guards]
+    if blocking and not plan.suppose:
         lines.append(f"  if that is meant: {safe(apply)} {safe(options(plan.guards))}")
     return [*lines, summary(plan)]
 

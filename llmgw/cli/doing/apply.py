@@ -60,7 +60,7 @@ def hand_over(client: Client, upload: Upload, asked: Asked, command: str, saved:
     """
     expect = asked.expect or (saved.plan.digest if saved is not None else "")
     plan: Plan = client.ask(Plan, "/v1/plan", upload.body(expect=expect))
-    output.say(plan_lines(plan, width=output.width(), apply=command))
+    output.say(plan_lines(plan, width=output.width(), apply=command, allowed=asked.allowed))
     if not expect:
         _check_guards(plan, asked.allowed, command)
         _agree(client, plan, asked, command)

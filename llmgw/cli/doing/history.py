@@ -83,7 +83,8 @@ def revision_lines(kept: Mapping[str, Any]) -> Iterator[str]:
         yield "Its plan is not kept."
         return
     plan: Plan = pydantic.TypeAdapter(Plan).validate_python(kept["plan"], strict=False)
-    yield from plan_lines(plan)
+    allowed = frozenset((guard, what) for guard, what in record.get("allowed", ()))
+    yield from plan_lines(plan, allowed=allowed)
 
 
 def _action_lines(record: Mapping[str, Any] | None) -> Iterator[str]:
