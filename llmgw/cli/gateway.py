@@ -4,7 +4,7 @@ import pathlib
 
 import click
 
-from llmgw.cli.options import Address, Duration, Pair
+from llmgw.cli.options import Address, AddressOrOff, Duration, Pair
 from llmgw.cli.security import Calling, calling_options
 
 
@@ -20,7 +20,7 @@ from llmgw.cli.security import Calling, calling_options
     "--state-dir", "given", type=click.Path(path_type=pathlib.Path), help="The newest routing table."
 )
 @click.option(
-    "--metrics", type=Address(), default="127.0.0.1:9602", show_default=True, help="For Prometheus."
+    "--metrics", type=AddressOrOff(), default="127.0.0.1:9602", show_default=True, help="For Prometheus."
 )
 @click.option(
     "--name",
@@ -52,7 +52,7 @@ def command(
     trusted_network: bool,
     token_file: pathlib.Path | None,
     given: pathlib.Path | None,
-    metrics: tuple[str, int],
+    metrics: tuple[str, int] | None,
     name: str,
     drain: float,
     reuse_port: bool,

@@ -7,7 +7,7 @@ import click
 from llmgw.cli import names
 from llmgw.cli.options import PATH, Sink, catalog_argument, server_option
 
-FAIL_ON = ("outage", "unplaced", "stop", "guard", "dirty")
+FAIL_ON = ("outage", "unplaced", "stop", "guard", "dirty", "unreachable")
 
 
 @click.command()

@@ -10,7 +10,7 @@ import pathlib
 
 import click
 
-from llmgw.cli.options import Address, catalog_argument
+from llmgw.cli.options import Address, AddressOrOff, catalog_argument
 
 
 @click.command()
@@ -20,14 +20,14 @@ from llmgw.cli.options import Address, catalog_argument
 @click.option(
     "--listen", type=Address(), default="127.0.0.1:8000", show_default=True, help="For OpenAI clients."
 )
-@click.option("--metrics", type=Address(), default="127.0.0.1:9602", show_default=True)
+@click.option("--metrics", type=AddressOrOff(), default="127.0.0.1:9602", show_default=True)
 @click.option("-v", "--verbose", is_flag=True, help="Show the logs of the three.")
 def command(
     path: pathlib.Path,
     given: pathlib.Path | None,
     plane: tuple[str, int],
     listen: tuple[str, int],
-    metrics: tuple[str, int],
+    metrics: tuple[str, int] | None,
     verbose: bool,
 ) -> int:
     """Serve the catalog below PATH (default: ./catalog) on this machine, in the foreground.

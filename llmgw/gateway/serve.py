@@ -52,7 +52,7 @@ def own_name(port: int, *, shared: bool) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Where it listens, whom it asks, what it keeps; times in seconds. Port 0 takes a free one.
+    """Where it listens, whom it asks, what it keeps; times in seconds. Port 0 takes a free one, None listens nowhere.
 
     `name` must be this gateway's own: the control plane counts acknowledgements by it; "" takes
     `own_name`. `drain` is
@@ -68,7 +68,7 @@ class Settings:
     control_tls: ssl.SSLContext | None = None
     token: str = dataclasses.field(default="", repr=False)
     metrics_host: str = "127.0.0.1"
-    metrics_port: int = 9602
+    metrics_port: int | None = 9602
     name: str = ""
     reuse_port: bool = False
     drain: float = 120.0
@@ -83,7 +83,7 @@ class Settings:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Bound:
-    """The ports that are listened on."""
+    """The ports that are listened on; 0 = no metrics."""
 
     port: int
     metrics_port: int
@@ -164,13 +164,20 @@ class Gateway:
         self._recall()
         s = self._settings
         front = await self._serve(self._front.connection, s.host, s.port, "--listen", reuse_port=s.reuse_port)
-        metrics = await self._serve(
-            lambda: Scrape(self._page), s.metrics_host, s.metrics_port, "--metrics", reuse_port=s.reuse_port
-        )
+        metrics = 0
+        if s.metrics_port is not None:
+            scrape = await self._serve(
+                lambda: Scrape(self._page),
+                s.metrics_host,
+                s.metrics_port,
+                "--metrics",
+                reuse_port=s.reuse_port,
+            )
+            metrics = _port(scrape)
         self._listener = front
         self.tasks.start("gateway link", self._link.run())
         self.tasks.start("gateway sweep", self._sweep())
-        return Bound(_port(front), _port(metrics))
+        return Bound(_port(front), metrics)
 
     def _recall(self) -> None:
         try:

@@ -72,6 +72,7 @@ class Plan:
     purpose. `seconds` until everything is ready that has an estimate, None where nothing has. `catalog`,
     `applied` and `observed` say what it was made of; `suppose` what was only supposed: such a plan is not
     applied. `moved` are the names that other models get, each with the fewest ready replicas on the way.
+    `unreachable` are the nodes that were not Ready when it was made, by name.
     """
 
     digest: str
@@ -91,6 +92,7 @@ class Plan:
     observed: str = ""
     suppose: tuple[str, ...] = ()
     moved: tuple[tuple[str, int], ...] = ()
+    unreachable: tuple[str, ...] = ()
 
     @property
     def id(self) -> str:
@@ -147,6 +149,7 @@ def make_plan(
         seconds=duration(rows, played),
         observed=_observed(looked),
         moved=tuple(sorted(played.moved.items())),
+        unreachable=tuple(fleet.name(node) for node, stands in looked.standings.items() if stands != "Ready"),
     )
 
 

@@ -198,6 +198,9 @@ def test_a_script_is_told_what_it_asked_for(
     assert code == Exit.FAIL_ON
     assert "fails on: dirty, unplaced" in err
     assert plans(capsys, "--fail-on", "everything")[0] == Exit.USAGE
+    (away,) = json.loads(plans(capsys, "-o", "json")[1])["unreachable"]
+    assert plans(capsys, "--fail-on", "unreachable")[0] == Exit.FAIL_ON
+    assert plans(capsys, "--fail-on", "unreachable", "--without-node", away)[0] == Exit.DONE
 
 
 def test_a_snapshot_gives_the_plan_of_the_control_plane(

@@ -38,7 +38,7 @@ def run(
     control: tuple[str, int],
     calling: Calling,
     given: pathlib.Path | None,
-    metrics: tuple[str, int],
+    metrics: tuple[str, int] | None,
     name: str,
     drain: float,
     reuse_port: bool,
@@ -58,8 +58,8 @@ def run(
         control_port=control[1],
         control_tls=tls,
         token=token,
-        metrics_host=metrics[0],
-        metrics_port=metrics[1],
+        metrics_host=metrics[0] if metrics is not None else "",
+        metrics_port=metrics[1] if metrics is not None else None,
         name=name,
         reuse_port=reuse_port,
         drain=drain,
@@ -80,7 +80,8 @@ async def _run(settings: Settings) -> None:
 
 
 def _ready(bound: Bound) -> None:
-    click.echo(f"listening on port {bound.port}, metrics on port {bound.metrics_port}", err=True)
+    metrics = f"metrics on port {bound.metrics_port}" if bound.metrics_port else "no metrics"
+    click.echo(f"listening on port {bound.port}, {metrics}", err=True)
     tell("READY=1")
     gc.collect()
     gc.freeze()  # what was built to stay is not looked at again: collections are not felt in the tail

@@ -167,6 +167,7 @@ def _exit(plan: Plan, upload: Upload, fail_on: Sequence[str], *, detailed_exitco
         "stop": any(row.symbol in ("-", "-/+") for row in plan.rows),
         "guard": bool(plan.guards),
         "dirty": bool(upload.dirty),
+        "unreachable": bool(plan.unreachable),
     }
     found = [word for word in fail_on if holds[word]]
     if found:

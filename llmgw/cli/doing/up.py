@@ -54,7 +54,7 @@ class Where:
 
     control: tuple[str, int]
     gateway: tuple[str, int]
-    metrics: tuple[str, int]
+    metrics: tuple[str, int] | None
     state: pathlib.Path
     catalog: pathlib.Path
 
@@ -64,7 +64,7 @@ def run(
     given: pathlib.Path | None,
     plane: tuple[str, int],
     listen: tuple[str, int],
-    metrics: tuple[str, int],
+    metrics: tuple[str, int] | None,
     verbose: bool,
 ) -> int:
     """Serve until Ctrl-C; returns the exit code."""
@@ -279,14 +279,15 @@ class _Parts:
         )
 
     def _gateway(self) -> gateway.Settings:
+        metrics = self._where.metrics
         return gateway.Settings(
             state_dir=self._where.state / "gateway",
             host=self._where.gateway[0],
             port=self._where.gateway[1],
             control_host=self._where.control[0],
             control_port=self._where.control[1],
-            metrics_host=self._where.metrics[0],
-            metrics_port=self._where.metrics[1],
+            metrics_host=metrics[0] if metrics is not None else "",
+            metrics_port=metrics[1] if metrics is not None else None,
             drain=5.0,
         )
 
