@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, TypeAdapter
 
+from llmgw.catalog import versions
 from llmgw.kit import units
 
 _LONGEST = 365 * 86400
@@ -123,6 +124,8 @@ def _env_value(text: str) -> str:
 def _versions(text: str) -> str:
     if not _VERSIONS.match(text):
         raise ValueError(f"cannot read {text!r} as versions such as >=0.21 or >=0.21,<0.30")
+    if not versions.possible(text):
+        raise ValueError(f"cannot use {text!r}: no version is inside all of these bounds")
     return text
 
 

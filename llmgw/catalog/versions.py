@@ -16,8 +16,8 @@ NEWEST: Version = (0, 33)
 _BOUND = re.compile(r"(>=|<=|==|!=|>|<)(\d+)\.(\d+)", re.ASCII)
 _WHOLE_BOUND = re.compile(r"(>=|<=|==|!=|>|<)(\d+(?:\.\d+)*)", re.ASCII)
 _TOLD = re.compile(r"(?:version:?\s*)?[vb]?(\d+(?:\.\d+)*)", re.ASCII | re.IGNORECASE)
-_DIGITS = 18
-"""Of each number; of a longer one the others count for nothing."""
+_DIGITS, _PARTS = 18, 8
+"""Of each number, and numbers of a version; what is longer counts as far."""
 _ORDER: dict[str, Callable[[list[int], list[int]], bool]] = {
     ">=": operator.ge,
     "<=": operator.le,
@@ -56,6 +56,16 @@ def permits(wanted: str, told: str) -> bool:
     return all(_within(found[1], sign, bound) for sign, bound in _WHOLE_BOUND.findall(wanted))
 
 
+def possible(wanted: str) -> bool:
+    """Whether there is a version inside every bound. What `!=` leaves out, another one beside it replaces."""
+    bounds = [(sign, bound) for sign, bound in _WHOLE_BOUND.findall(wanted) if sign != "!="]
+    low = max((_numbers(bound) for sign, bound in bounds if sign in (">=", ">", "==")), default=[0])
+    found = (low, [*_padded(low, _PARTS - 1), 1])
+    return any(
+        all(_within(".".join(map(str, version)), sign, bound) for sign, bound in bounds) for version in found
+    )
+
+
 def _within(version: str, sign: str, bound: str) -> bool:
     left, right = _numbers(version), _numbers(bound)
     length = len(right) if sign in ("==", "<=") else max(len(left), len(right))
@@ -67,7 +77,7 @@ def _padded(numbers: list[int], length: int) -> list[int]:
 
 
 def _numbers(text: str) -> list[int]:
-    return [int(part[:_DIGITS]) for part in text.split(".")]
+    return [int(part[:_DIGITS]) for part in text.split(".", _PARTS)[:_PARTS]]
 
 
 def _bounds(wanted: str) -> list[tuple[str, Version]]:

@@ -1,8 +1,10 @@
 """Which engines a profile's versions let it run on."""
 
+import pydantic
 import pytest
 
-from llmgw.catalog.versions import permits
+from llmgw.catalog.fields import Versions
+from llmgw.catalog.versions import permits, possible
 
 
 @pytest.mark.parametrize(
@@ -50,3 +52,32 @@ def test_a_version_that_will_do(wanted: str, told: str) -> None:
 def test_a_version_that_will_not(wanted: str, told: str) -> None:
     """Outside one bound is outside."""
     assert not permits(wanted, told)
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        "",
+        ">=0.21",
+        "<0.1",
+        ">0.33,<0.34",
+        ">0.33,<=0.33",
+        ">=0.30,<=0.30",
+        "==0.33,>=0.33.1",
+        ">=1,!=1",
+        "!=0",
+    ],
+)
+def test_bounds_that_leave_a_version(wanted: str) -> None:
+    """However little is between them."""
+    assert possible(wanted)
+
+
+@pytest.mark.parametrize(
+    "wanted", [">=0.30,<0.20", ">0.33.1,<0.33.1", "==0.33,==0.34", ">=1,<1", "<0", "==0.33,<0.33"]
+)
+def test_bounds_that_leave_none(wanted: str) -> None:
+    """A profile that asks for it would fit nowhere, ever: its author is told."""
+    assert not possible(wanted)
+    with pytest.raises(pydantic.ValidationError, match="no version is inside all of these bounds"):
+        pydantic.TypeAdapter(Versions).validate_python(wanted)
