@@ -4,11 +4,13 @@ Control plane, gateway and node are network namespaces on a switch, with the tim
 control plane is taken from the switch without anybody being told: the node, the gateway and the control plane
 each notice within fifteen seconds, and requests go on. Back on the switch everybody finds each other again,
 and no engine was touched. Then agent and control plane are stopped (SIGSTOP) and killed in turn, and it is
-measured how long the other end takes to notice.
+measured how long the other end takes to notice: a frozen peer no longer than a silent path and one ping more, a
+killed one twenty milliseconds, in the median of several.
 """
 
 import functools
 import signal
+import statistics
 import sys
 import time
 from collections.abc import Sequence
@@ -21,10 +23,10 @@ from tests.support.story import must
 
 NODES = ("a",)
 REPLICAS = 2
-NOTICED, FROZEN, KILLED = 15.0, 20.0, 1.0
-"""Seconds within which a silent path, a frozen peer and a dead one are noticed."""
-LATE = 1.0
-"""Seconds that this machine may be late by."""
+NOTICED, FROZEN, KILLED = 15.0, 20.0, 0.02
+"""Seconds within which a silent path, a frozen peer and (in the median) a dead one are noticed."""
+KILLS, KILLED_AT_MOST = 5, 1.0
+"""So often each end is killed; seconds within which each time is noticed, whatever else this machine does."""
 BACK = 60.0
 HEARTBEAT = ("--heartbeat", "5s")
 AGENT, GATEWAY, CONTROL = ("a", "no control plane: "), ("gateway", "control plane went away"), "control"
@@ -34,8 +36,10 @@ CLOCK = SystemClock()
 
 
 def run(argv: list[str]) -> Outcome:
-    """`--n` partitions; `--mutant sends-no-pings` must turn it red."""
-    asked = options(argv, __doc__, 1, ["sends-no-pings"])
+    """`--n` partitions; `--mutant` must turn it red: `sends-no-pings` the limit of silent paths, `trusts-the-kernel`
+    that of frozen peers, `hears-ends-late` that of killed ones.
+    """
+    asked = options(argv, __doc__, 1, ["sends-no-pings", "trusts-the-kernel", "hears-ends-late"])
     if not namespaces.inside():
         return namespaces.again("half-open", argv, net=True)
     took = {"partitions": 0, "noticed": 0, "back": 0, "frozen": 0, "killed": 0}
@@ -70,6 +74,10 @@ class Ear:
         self._words = words
         self._began = CLOCK.now()
 
+    def begin(self) -> None:
+        """What it waits for can be noticed from now on."""
+        self._began = CLOCK.now()
+
     def wait(self, within: float) -> list[float]:
         """Seconds until each was said, in order; AssertionError where one is later than `within`."""
         took: dict[tuple[str, str], float] = {}
@@ -94,8 +102,9 @@ def _partition(fleet: Spread, took: dict[str, int], figures: dict[str, float]) -
     """Nobody reaches the control plane; nobody is told."""
     ear = Ear(fleet, AGENT, GATEWAY, AGENT_GONE, GATEWAY_GONE)
     fleet.network.cut("control")
+    ear.begin()
     took["partitions"] += 1
-    heard = ear.wait(NOTICED + LATE)
+    heard = ear.wait(NOTICED)
     took["noticed"] += len(heard)
     names = ("agent_noticed_s", "gateway_noticed_s", "control_noticed_agent_s", "control_noticed_gateway_s")
     _longest(figures, names, heard)
@@ -128,7 +137,7 @@ def _frozen(fleet: Spread, took: dict[str, int], figures: dict[str, float]) -> N
         ear = Ear(fleet, other)
         fleet.running[name].signal(signal.SIGSTOP)
         try:
-            _longest(figures, [figure], ear.wait(FROZEN + LATE))
+            _longest(figures, [figure], ear.wait(FROZEN))
         finally:
             fleet.running[name].signal(signal.SIGCONT)
         took["frozen"] += 1
@@ -141,12 +150,24 @@ def _killed(fleet: Spread, took: dict[str, int], figures: dict[str, float]) -> N
         ("a", AGENT_GONE, "killed_agent_noticed_s"),
         (CONTROL, AGENT, "killed_control_noticed_s"),
     ):
-        ear = Ear(fleet, other)
-        fleet.kill(name)
-        _longest(figures, [figure], ear.wait(KILLED))
-        took["killed"] += 1
-        told = fleet.last_event()
-        fleet.begin(name, *(HEARTBEAT if name == CONTROL else ()))
-        again = functools.partial(fleet.registered, "a", told)
-        fleet.until(again, "the agent registers again", within=BACK)
-        _back(fleet, took, figures)
+        seconds = [_kill(fleet, name, other, took, figures) for _ in range(KILLS)]
+        figures[figure] = middle = statistics.median(seconds)
+        _longest(figures, ["slowest_kill_noticed_s"], [max(seconds)])
+        said = f"a killed {name} is noticed after {middle * 1000:.1f} ms, {KILLED * 1000:.0f} are the most"
+        must(middle <= KILLED, said)
+
+
+def _kill(
+    fleet: Spread, name: str, other: tuple[str, str], took: dict[str, int], figures: dict[str, float]
+) -> float:
+    """Seconds until the other end has noticed."""
+    ear = Ear(fleet, other)
+    fleet.kill(name)
+    (seconds,) = ear.wait(KILLED_AT_MOST)
+    took["killed"] += 1
+    told = fleet.last_event()
+    fleet.begin(name, *(HEARTBEAT if name == CONTROL else ()))
+    again = functools.partial(fleet.registered, "a", told)
+    fleet.until(again, "the agent registers again", within=BACK)
+    _back(fleet, took, figures)
+    return seconds

@@ -27,7 +27,6 @@ from llmgw.fleet.world import Draft
 from llmgw.kit.clock import SystemClock
 from llmgw.planning import board
 from llmgw.transport.connection import Connection
-from llmgw.transport.limits import Silence
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -126,14 +125,15 @@ def _sends_no_pings(_: Any) -> Any:
     return lambda _: None
 
 
-def _trusts_the_kernel(right: Any) -> Any:
-    """Whose kernel acknowledges what it is sent is taken to be well, whatever it answers."""
+def _trusts_the_kernel(_: Any) -> Any:
+    """Asks every second and waits for no answer: whose kernel acknowledges the question is taken to be well."""
 
-    def check(self: Silence, now: float) -> float:
-        wait: float | None = right(self, now)
-        return 1.0 if wait is None else wait
+    def tick(self: Connection) -> None:
+        self._h2.ping(bytes(8))
+        self._flush()
+        self._timer = self._loop.call_later(1.0, self._tick)
 
-    return check
+    return tick
 
 
 def _hears_ends_late(right: Any) -> Any:
@@ -193,7 +193,7 @@ BUGS: Mapping[str, Bug] = {
     "nobody-is-lost": Bug(board, "stand", _nobody_is_lost),
     "sends-no-pings": Bug(Connection, "_tick", _sends_no_pings),
     "tells-the-time": Bug(SystemClock, "now", _tells_the_time),
-    "trusts-the-kernel": Bug(Silence, "check", _trusts_the_kernel),
+    "trusts-the-kernel": Bug(Connection, "_tick", _trusts_the_kernel),
     "unheard-are-lost": Bug(board, "stand", _unheard_are_lost),
     "unreachable-are-lost": Bug(board, "stand", _unreachable_are_lost),
 }
