@@ -74,8 +74,11 @@ class Records:
         self._path(key).unlink(missing_ok=True)
         sync_directory(self.directory)
 
-    def read(self) -> Found:
-        """Every record, one a shard. Bad files are moved to `quarantine/`; what a newer release wrote is left as it is."""
+    def read(self, node: str = "") -> Found:
+        """Every record, one a shard. Bad files are moved to `quarantine/`, and those of another node than `node`.
+
+        What a newer release wrote is left as it is.
+        """
         records: list[Record] = []
         elsewhere: list[tuple[pathlib.Path, Record]] = []
         foreign: set[str] = set()
@@ -95,7 +98,10 @@ class Records:
                 except (ValueError, RecursionError) as error:
                     problems.append(self._set_aside(path, str(error)))
                 else:
-                    if path == self._path(record.spec.key):
+                    if node and record.spec.node != node:
+                        why = f"it is of node {record.spec.node}, and this is {node}"
+                        problems.append(self._set_aside(path, why))
+                    elif path == self._path(record.spec.key):
                         records.append(record)
                     else:
                         elsewhere.append((path, record))
@@ -133,6 +139,15 @@ class Records:
 
     def _path(self, key: ShardKey) -> pathlib.Path:
         return self.directory / f"{urllib.parse.quote(key[0], safe='')}.{key[1]}.json"
+
+
+def nodes_of(directory: pathlib.Path) -> frozenset[str]:
+    """The nodes that the records in `directory` are of, as far as they can be read. Nothing is changed."""
+    found: set[str] = set()
+    for path in directory.glob("*.json"):
+        with contextlib.suppress(OSError, ValueError, RecursionError, Newer):
+            found.add(parse(read_regular(path)).spec.node)
+    return frozenset(found)
 
 
 class Newer(Exception):

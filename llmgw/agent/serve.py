@@ -198,7 +198,8 @@ class _Agent:
         engines = self._cgroups.base if self._cgroups is not None else ""
         try:
             unit = unit_warning(procfs.cgroup(os.getpid()), engines)
-            self._problems = (*self._supervisor.adopt(), *([unit] if unit else []))
+            found = self._supervisor.adopt()
+            self._problems = (*self._state.recovered, *found, *([unit] if unit else []))
         except OSError as error:
             raise Failed(
                 f"cannot look at what runs here: {error.strerror}",

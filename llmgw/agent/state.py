@@ -7,20 +7,28 @@ name may change, a restarted agent is the same node.
 import contextlib
 import dataclasses
 import json
+import logging
 import os
 import pathlib
+import re
 import uuid
 from collections.abc import Iterator
 from typing import Annotated
 
 import pydantic
 
+from llmgw.agent.records import nodes_of
 from llmgw.errors import Failed
 from llmgw.kit.files import read_regular, write_atomic
 from llmgw.kit.locks import hold
 from llmgw.kit.state_files import from_json, read_state
 
-LONGEST_ID = 255
+log = logging.getLogger(__name__)
+
+_NODE_ID = re.compile(r"[0-9a-f]{12}", re.ASCII)
+
+
+BETTER = "put this node's id into it: `llmgw nodes -o wide` lists the ids. A new node needs a --state-dir of its own"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -32,10 +40,11 @@ class Obeyed:
 
 
 class StateDir:
-    """One agent's directory, held by one process at a time."""
+    """One agent's directory, held by one process at a time. `recovered` = what was put right in it, in words."""
 
     def __init__(self, root: pathlib.Path) -> None:
         self.root = root
+        self.recovered: tuple[str, ...] = ()
 
     @contextlib.contextmanager
     def held(self) -> Iterator["StateDir"]:
@@ -51,13 +60,29 @@ class StateDir:
             os.close(lock)
 
     def node(self) -> str:
-        """The id of this node, made at the first start. Raises OSError where it cannot be kept, Failed where it cannot be read."""
+        """The id of this node, made at the first start.
+
+        Where it is not whole, the records of what runs here tell it: as a new node this one would know none of that.
+        Raises OSError where it cannot be kept, Failed where nothing tells it.
+        """
         path = self.root / "node-id"
-        if found := read_state(path, _node_id, "put the id back; without the file this is a new node"):
-            return found
-        made = uuid.uuid4().hex[:12]
-        write_atomic(path, made.encode())
-        return made
+        data = read_state(path, bytes, BETTER)
+        if data is not None and _NODE_ID.fullmatch(said := data.decode("ascii", "replace").strip()):
+            return said
+        named = nodes_of(self.root / "shards")
+        if data is None and not named:
+            made = uuid.uuid4().hex[:12]
+            write_atomic(path, made.encode())
+            return made
+        was = "missing" if data is None else "empty" if not data.strip() else "not 12 hexadecimal digits"
+        if len(named) != 1:
+            whose = f", and the records in {self.root / 'shards'} name {len(named)} nodes" if named else ""
+            raise Failed(f"cannot read {path}: it is {was}{whose}", help=BETTER)
+        (node,) = named
+        write_atomic(path, node.encode())
+        self.recovered = (f"{path} was {was}: this is node {node}, by the records of what it runs",)
+        log.warning("%s", self.recovered[0])
+        return node
 
     def obeyed(self) -> Obeyed:
         """What was adopted last. Raises Failed where the file cannot be read: an older epoch must not win."""
@@ -82,13 +107,6 @@ def _obeyed(data: bytes) -> Obeyed:
     if not isinstance(found, dict) or "epoch" not in found:
         raise ValueError("it names no epoch")
     return _OBEYED.validate_python(found)
-
-
-def _node_id(data: bytes) -> str:
-    found = data.decode().strip()
-    if not found.isprintable() or len(found) > LONGEST_ID:
-        raise ValueError("that is no id of a node")
-    return found
 
 
 def unusable(error: OSError, root: pathlib.Path) -> Failed:

@@ -158,7 +158,7 @@ class Supervisor:
     def adopt(self) -> tuple[str, ...]:
         """Find what an earlier agent of this node left running. Returns what was odd about it."""
         marked = marks.scan(self._launcher.node)
-        found = self._launcher.records.read()
+        found = self._launcher.records.read(self._launcher.node)
         seen = {(mark.cookie, mark.pid) for mark in marked}
         launches = (record.identity for record in found.records)
         alive = marks.alive(each for each in launches if (each.cookie, each.pid) not in seen)

@@ -10,7 +10,7 @@ import pathlib
 import pytest
 
 from llmgw.agent.marks import Identity
-from llmgw.agent.records import Found, Record, Records
+from llmgw.agent.records import Found, Record, Records, encode, nodes_of
 from tests.agent.making import spec
 
 RECORD = Record(
@@ -86,6 +86,18 @@ def test_a_bad_record_is_set_aside_and_costs_only_itself(tmp_path: pathlib.Path,
 
 
 COPY = "alpha%2Fx7qf.0 (copy).json"
+
+
+def test_a_record_of_another_node_is_set_aside(tmp_path: pathlib.Path) -> None:
+    """Its engine is not of this node: it is not adopted, and what describes it is kept."""
+    records = Records(tmp_path)
+    records.write(RECORD)
+    assert nodes_of(tmp_path) == {RECORD.spec.node}
+    found = records.read("another")
+    assert found.records == ()
+    assert f"it is of node {RECORD.spec.node}, and this is another" in found.problems[0]
+    (aside,) = (tmp_path / "quarantine").iterdir()
+    assert aside.read_bytes() == encode(RECORD)
 
 
 def test_a_copy_of_a_record_is_set_aside(tmp_path: pathlib.Path) -> None:

@@ -16,6 +16,8 @@ import pytest
 
 from llmgw.agent import marks, serve
 from llmgw.agent.health import HealthTimers
+from llmgw.agent.marks import Identity
+from llmgw.agent.records import Record, Records
 from llmgw.agent.state import Obeyed, StateDir
 from llmgw.agent.supervisor import SupervisorTimers
 from llmgw.errors import Failed
@@ -216,6 +218,35 @@ def test_a_node_is_who_it_was(lab: Lab) -> None:
         assert second.info.gpus is None or second.info.gpus
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize("left", [None, b"", b"0a1b2c", b"0a1b2c3d4e5g"])
+def test_a_node_without_its_id_is_not_a_new_one(tmp_path: pathlib.Path, left: bytes | None) -> None:
+    """The file is gone, empty, cut or wrong: the records that agree tell who this is, else nothing is started."""
+    path, records = tmp_path / "node-id", Records(tmp_path / "shards")
+    record = Record(spec(nodes=("0a1b2c3d4e5f",)), Identity("cookie"))
+
+    def put() -> None:
+        if left is None:
+            path.unlink(missing_ok=True)
+        else:
+            path.write_bytes(left)
+
+    put()
+    if left is not None:
+        with pytest.raises(Failed, match=r"cannot read .*node-id: it is (empty|not 12 hex)") as refused:
+            StateDir(tmp_path).node()
+        assert "llmgw nodes" in refused.value.help
+        assert path.read_bytes() == left
+    records.write(record)
+    state = StateDir(tmp_path)
+    assert (state.node(), path.read_text()) == ("0a1b2c3d4e5f", "0a1b2c3d4e5f")
+    assert "this is node 0a1b2c3d4e5f, by the records of what it runs" in state.recovered[0]
+    assert StateDir(tmp_path).node() == "0a1b2c3d4e5f"
+    put()
+    records.write(dataclasses.replace(record, spec=spec("beta/aaaa", nodes=("another",))))
+    with pytest.raises(Failed, match="name 2 nodes"):
+        StateDir(tmp_path).node()
 
 
 def test_an_obeyed_epoch_that_cannot_be_read_is_not_taken_for_zero(lab: Lab) -> None:
