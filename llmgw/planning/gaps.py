@@ -7,6 +7,7 @@ whether the others may follow. While its successor has not proved itself, nobody
 import dataclasses
 from collections.abc import Iterator, Mapping
 
+from llmgw.planning import handover
 from llmgw.planning.ledger import Draining, Gap, Ledger
 from llmgw.planning.needs import Needs, stays
 from llmgw.planning.rollout import settled
@@ -110,6 +111,7 @@ def on_their_way_out(view: View, needs: Needs, drains: Mapping[str, Draining]) -
         if name not in drains and view.now < gone_by(view, view.replicas[name].since)
     }
     replaced = {name for model in needs.surging for name in needs.of[model].old}
+    replaced |= handover.leaving(view, handover.held(view, drains), drains)
     return frozenset(drained | ending | replaced)
 
 

@@ -120,6 +120,15 @@ def _wanted(view: View, model: str) -> bool:
     return view.board.wants is not None and model in view.board.wants.models
 
 
+def leaving(view: View, names: Moves, drains: Container[str]) -> set[str]:
+    """The replicas that go as soon as an heir that comes up has proved itself."""
+    coming = {
+        heir for _, heir in names.values() if any(_comes(view, replica) for replica in view.of_model(heir))
+    }
+    left = {was for was, heir in names.values() if heir in coming and not _wanted(view, was)}
+    return {replica.id for was in left for replica in view.of_model(was) if _serves(replica, drains)}
+
+
 def turns(view: View, names: Moves) -> Iterator[float]:
     """The instants at which time alone lets an heir take over."""
     for heir in {heir for _, heir in names.values()}:

@@ -116,6 +116,23 @@ def test_where_there_is_no_room_for_both_the_old_one_goes_first() -> None:
     assert (_answers(story, "chat"), story.ready("old")) == ("new", [])
 
 
+def test_the_room_of_what_waits_for_its_heir_comes_anyway() -> None:
+    """A roll-out that needs it opens no gap for itself meanwhile."""
+    other = a_model("other", profiles=("own",))
+    story = Story(a_node("n", gpus=3), catalog=a_catalog(OLD, other, profiles=[a_profile("own")])).gateway()
+    story.runs()
+    story.after(60.0).runs()
+    story.adopts(a_catalog(NEW, other, profiles=[a_profile("own", args=(("seed", 1),))]))
+    lowest = 1
+    for _ in range(60):
+        story.obeys(*story.decides()).after(1.0)
+        serving = {e.model for e in story.ledger.routes.endpoints if not e.draining}
+        lowest = min(lowest, "other" in serving)
+
+    assert lowest == 1
+    assert (story.ready("old"), len(story.ready("new")), len(story.ready("other"))) == ([], 1, 1)
+
+
 def test_an_heir_that_fits_nowhere_holds_nothing_back() -> None:
     """The old model left the catalog: it goes, as one whose names nobody gets."""
     story = _served(OLD, gpus=1)
