@@ -91,9 +91,9 @@ def _orphans_end_at_once(right: Any) -> Any:
 
 
 def _strangers_hold_nothing(right: Any) -> Any:
-    def usable(room: Any, request: Any, kind: str) -> Any:
+    def usable(room: Any, profile: Any, spare: Any, kind: str) -> Any:
         cards = [dataclasses.replace(gpu, foreign=0) for gpu in room.free.get(kind, ())]
-        return right(types.SimpleNamespace(free={kind: cards}), request, kind)
+        return right(types.SimpleNamespace(free={kind: cards}), profile, spare, kind)
 
     return usable
 
