@@ -29,12 +29,12 @@ def shape(profile: AnyProfile) -> Shape:
     """The numbers of `profile`: gpus_per_node or tensor_parallel follows from the others where left out."""
     if isinstance(profile, LlamacppDocument):
         return Shape(profile.nodes, profile.gpus_per_node)
-    written, others = profile.model_fields_set, _others(profile)
+    written = profile.model_fields_set
     gpus, tensor = profile.gpus_per_node, profile.tensor_parallel
     if "gpus_per_node" not in written:
-        gpus = max(1, tensor * others // profile.nodes)
+        gpus = max(1, tensor * _others(profile) // profile.nodes)
     elif "tensor_parallel" not in written and gpus:
-        tensor = max(1, profile.nodes * gpus // others)
+        tensor = max(1, profile.nodes * gpus // _others(profile))
     return Shape(profile.nodes, gpus, tensor, profile.pipeline_parallel, profile.data_parallel)
 
 
