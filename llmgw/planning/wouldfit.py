@@ -4,10 +4,11 @@ Called by `planning.plan` for the first few; pure. Every answer was tried with p
 """
 
 import dataclasses
+import glob
 import heapq
 import itertools
 import shlex
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from llmgw.catalog.facts import ModelFacts
 from llmgw.catalog.memory import SOLD_AS, estimate
@@ -18,6 +19,7 @@ from llmgw.kit.text import count
 from llmgw.kit.units import show_memory
 from llmgw.planning.placement import Request, Site, refusals
 from llmgw.planning.view import View
+from llmgw.planning.wants import allows
 
 MOST_SITES = 64
 """Nodes on which it is tried what would have to move: those with the fewest shards."""
@@ -108,17 +110,39 @@ def _moved(view: View, request: Request, called: Callable[[str], str]) -> Iterat
     on_node: dict[str, list[ShardSpec]] = {}
     for shard in view.fleet.shards.values():
         on_node.setdefault(shard.spec.node, []).append(shard.spec)
+    sites = heapq.nsmallest(MOST_SITES, _sites(view), key=lambda each: (each.room.shards, each.name))
+    ways = [_emptied(each, sites, on_node) for each in _of_one_type(view, request)]
+    best = min(
+        (way for way in ways if way), key=lambda way: (sum(number for number, _, _ in way), way), default=()
+    )
+    names = sorted({called(name) for _, _, leave in best for name in leave})
+    if names:
+        yield f"{', '.join(names)} left {', '.join(name for number, name, _ in best if number)}"
+
+
+def _of_one_type(view: View, request: Request) -> Iterator[Request]:
+    """What a gang asks for, once for each type of cards that it may have; anything else asks for what it asks for."""
+    profile = request.profile
+    if profile.nodes == 1 or not profile.gpus_per_node:
+        yield request
+        return
+    kinds = {gpu.name for site in _sites(view) for gpu in site.room.info.gpus or ()}
+    for kind in sorted(kind for kind in kinds if allows(profile, kind)):
+        alike = dataclasses.replace(profile, gpu_types=(glob.escape(kind),))
+        yield dataclasses.replace(request, profile=alike)
+
+
+def _emptied(
+    request: Request, sites: Iterable[Site], on_node: Mapping[str, list[ShardSpec]]
+) -> tuple[tuple[int, str, tuple[str, ...]], ...]:
+    """For each node that it needs: how many replicas leave, the node's name, and who; nothing where that would not do."""
     found = []
-    for site in heapq.nsmallest(MOST_SITES, _sites(view), key=lambda each: (each.room.shards, each.name)):
+    for site in sites:
         leave = _leaving(site, request, on_node.get(site.room.info.id, []))
         if leave is not None:
             found.append((len(leave), site.name, leave))
-    best = sorted(found)[: request.profile.nodes]
-    names = sorted({called(name) for _, _, leave in best for name in leave})
-    if len(best) < request.profile.nodes or not names:
-        return
-    nodes = ", ".join(name for number, name, _ in best if number)
-    yield f"{', '.join(names)} left {nodes}"
+    best = tuple(sorted(found)[: request.profile.nodes])
+    return best if len(best) == request.profile.nodes else ()
 
 
 def _opened(view: View, request: Request) -> Iterator[str]:

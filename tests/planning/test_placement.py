@@ -243,6 +243,25 @@ def test_a_gang_says_how_many_nodes_it_needs_and_finds(
     assert not [line for line in lines if "none of" in line or "no node has registered" in line]
 
 
+def test_what_would_have_to_leave_for_a_gang_leaves_cards_of_one_type() -> None:
+    """Of two replicas in the way, the one beside whose cards no others of their type are free is not named."""
+    nodes = [
+        dataclasses.replace(a_node(name), gpus=(a_card(f"{name}0", kind),))
+        for name, kind in (("a", "A100"), ("b", "H100"), ("c", "H100"))
+    ]
+    on_a100, on_h100 = a_profile("on-a100", gpu_types=("A100",)), a_profile("on-h100", gpu_types=("H100",))
+    there = [a_model("small", profiles=("on-a100",)), a_model("other", profiles=("on-h100",))]
+    story = Story(*nodes, catalog=a_catalog(*there, profiles=[on_a100, on_h100]))
+    story.runs()
+    (in_the_way,), (home,) = (
+        story.ready("other"),
+        {shard.spec.node for shard in story.fleet.shards.values() if shard.spec.model == "other"},
+    )
+    gang = a_model(profiles=("gang",))
+    (item,) = _plan(story, a_catalog(*there, gang, profiles=[on_a100, on_h100, GANG])).unplaced
+    assert f"{in_the_way} left {home}" in item.would_fit
+
+
 def test_a_gang_that_no_node_takes_fits_on_none() -> None:
     """Where each node has its own reason, or there is none, it is said as of any other replica."""
     lines = shown(Story(a_node("a", engines=()), a_node("b", engines=())))
