@@ -145,9 +145,11 @@ def _nodes(facts: Facts) -> Iterator[Finding]:
     for node in nodes:
         if node["state"] != "Ready":
             spoke = f", it spoke {show_seconds(node['seen'])} ago" if node["seen"] is not None else ""
+            quoted = shlex.quote(node["name"])
+            forget = f", then llmgw node forget {quoted}" if node["state"] == "Lost" else ""
             yield Finding(
                 "wrong", "nodes", f"{node['name']} is {node['state']}{spoke}",
-                f"look at its agent, or llmgw node confirm-lost {shlex.quote(node['name'])}",
+                f"systemctl status llmgw-agent on that machine; machine gone: llmgw node confirm-lost {quoted}{forget}",
             )  # fmt: skip
         for warning in node["warnings"]:
             yield Finding("warning", "nodes", f"{node['name']}: {warning}")
@@ -180,8 +182,15 @@ def _gateways(facts: Facts) -> Iterator[Finding]:
         )
     for gateway in facts["gateways"]:
         if gateway["seen"] >= facts["silent_after"]:
-            said = f"{gateway['name']} is silent for {show_seconds(gateway['seen'])}: drains wait for their limit"
-            yield Finding("wrong", "gateways", said, "look at its log; end it if it is not meant to run")
+            silence = show_seconds(gateway["seen"])
+            said = (
+                f"{gateway['name']} is silent for {silence}: its clients are not served where it is down, and "
+                "drains wait for their limit"
+            )
+            look = (
+                "systemctl status llmgw-gateway on its machine, and its log; end it if it is not meant to run"
+            )
+            yield Finding("wrong", "gateways", said, look)
 
 
 def _models(facts: Facts) -> Iterator[Finding]:
@@ -191,6 +200,10 @@ def _models(facts: Facts) -> Iterator[Finding]:
         yield Finding("wrong", "models", said, f"llmgw why {each['model']}")
     for model in facts["unplaced"]:
         yield Finding("wrong", "models", f"{model} finds no place", f"llmgw why {model}")
+    for each in facts.get("recovered", ()):
+        ago = show_seconds(each["ago"])
+        said = f"{each['model']} serves as it should again; {ago} ago it {each['said']}: {each['reason']}"
+        yield Finding("ok", "models", said)
 
 
 def _disk(facts: Facts) -> Iterator[Finding]:

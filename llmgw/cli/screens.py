@@ -125,6 +125,8 @@ def model_lines(rows: Sequence[ModelRow], *, wide: bool = False) -> list[str]:  
     lines = table[:1]
     for row, line in zip(rows, table[1:], strict=True):
         lines.append(line)
+        if row.silent:
+            lines.append(f"  {row.silent} of them on silent nodes")
         if row.paused:
             lines.append(f"  paused: {safe(row.paused)}")
     return lines

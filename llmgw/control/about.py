@@ -25,8 +25,11 @@ from llmgw.control.store import Revision, Store
 from llmgw.errors import CatalogInvalid, Failed
 from llmgw.kit.clock import Clock
 from llmgw.planning import screen
+from llmgw.planning.ledger import Trouble
+from llmgw.planning.reasons import felt, recovered
 from llmgw.planning.view import View
 from llmgw.planning.why import Why, why_model, why_replica
+from llmgw.planning.why_gateway import why_gateway
 from llmgw.planning.why_node import why_node
 from llmgw.transport.http import Request, Response
 from llmgw.wire import messages
@@ -151,14 +154,11 @@ class About:
                 "cards": _withdrawn(view),
                 "engines": _missing_engines(view),
                 "unplaced": [item.model for item in self._loop.unplaced if not item.stay],
-                "failing": [
-                    {
-                        "model": model,
-                        "failures": trouble.failures,
-                        "reason": trouble.reason,
-                        "said": trouble.said,
-                    }
+                "failing": [_failure(model, trouble) for model, _, trouble in felt(view)],
+                "recovered": [
+                    {**_failure(model, trouble), "ago": max(0.0, view.now - trouble.at)}
                     for (model, _), trouble in sorted(view.ledger.troubles.items())
+                    if recovered(view, model)
                 ],
             }
         )
@@ -173,7 +173,7 @@ class About:
         return Response(200, _WHY.dump_json(answers))
 
     def _answers(self, name: str) -> list[Why]:
-        """Everything that has this name: a model by its name or alias, a replica, nodes."""
+        """Everything that has this name: a model by its name or alias, a replica, nodes, a gateway."""
         view, unplaced = self._loop.view(), self._loop.unplaced
         found: list[Why] = []
         models = view.desired.catalog.models if view.desired.catalog is not None else {}
@@ -184,7 +184,8 @@ class About:
         if name in view.replicas:
             found.append(why_replica(view, name))
         nodes = [node for node in view.standings if name in (node, view.fleet.name(node))]
-        return found + [why_node(view, unplaced, node) for node in nodes]
+        found += [why_node(view, unplaced, node) for node in nodes]
+        return found + ([why_gateway(view, name)] if name in view.fleet.gateways else [])
 
     async def _nobody(self, name: str) -> NoSuchName:
         """Why nothing has this name: who removed it, what became of it, what is near."""
@@ -195,8 +196,9 @@ class About:
         models = screen.model_rows(view)
         names = {row.model for row in models} | {alias for row in models for alias in row.aliases}
         names |= view.replicas.keys() | {view.fleet.name(node) for node in view.standings}
+        names |= view.fleet.gateways.keys()
         return NoSuchName(
-            f"cannot say why {name[:200]!r} is: no model, alias, replica or node has this name{removed}{ended}",
+            f"cannot say why {name[:200]!r} is: no model, alias, replica, node or gateway has this name{removed}{ended}",
             help=did_you_mean(name, names) or "llmgw models, llmgw replicas and llmgw nodes list them",
         )
 
@@ -220,6 +222,15 @@ class About:
                     return ""
             after = revision
         return ""
+
+
+def _failure(model: str, trouble: Trouble) -> dict[str, Any]:
+    return {
+        "model": model,
+        "failures": trouble.failures,
+        "reason": trouble.reason,
+        "said": trouble.said,
+    }
 
 
 def _has(revision: Revision, name: str) -> bool:

@@ -12,7 +12,14 @@ _MEMORY = re.compile(
     re.IGNORECASE,
 )
 
+_FETCH = re.compile(r"(?:rank \d+: )?cannot fetch ")
+
 
 def ran_out_of_memory(reason: str) -> bool:
     """Whether an engine says that its cards had too little memory. A kill by the kernel says nothing of cards."""
     return _MEMORY.search(reason) is not None
+
+
+def could_not_fetch(reason: str) -> bool:
+    """Whether no engine was run at all: its weights could not be had."""
+    return _FETCH.match(reason) is not None

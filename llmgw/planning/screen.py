@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from llmgw.fleet.node import Gpu, InstalledEngine
 from llmgw.fleet.replica import Replica
 from llmgw.fleet.shard import Progress
-from llmgw.kit.text import count
 from llmgw.planning.needs import Unplaced
+from llmgw.planning.reasons import no_place, tried
 from llmgw.planning.roll import Kind, kind
 from llmgw.planning.scaling import wanted
 from llmgw.planning.view import View
@@ -84,7 +84,7 @@ class NodeRow:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ModelRow:
-    """One name clients may ask for."""
+    """One name clients may ask for. `silent` of the `ready` ones are on nodes that nobody hears of."""
 
     model: str
     ready: int
@@ -93,22 +93,40 @@ class ModelRow:
     fallbacks: tuple[str, ...]
     place: str
     paused: str = ""
+    silent: int = 0
 
 
 def replica_rows(view: View, unplaced: tuple[Unplaced, ...]) -> tuple[ReplicaRow, ...]:
     """Every replica, then every wanted one that has no place, is paused or waits for its back-off."""
     rows = [_replica_row(view, replica) for _, replica in sorted(view.replicas.items())]
     rows += [
-        ReplicaRow(item.model, item.model, "Pending", 0, 1, profile=item.profile, detail=_why_not(item))
+        ReplicaRow(
+            item.model,
+            item.model,
+            "Pending",
+            0,
+            _ranks(view, item.profile),
+            profile=item.profile,
+            detail=no_place(item),
+        )
         for item in unplaced
         if not item.stay
     ]
     for (model, generation), trouble in sorted(view.ledger.troubles.items()):
         if trouble.until > view.now and _short_of(view, model, generation):
-            left = trouble.until - view.now
-            said = f"try {trouble.failures + 1} in {left:.0f}s; last: {trouble.reason}"
-            rows.append(ReplicaRow(model, model, "Backoff", 0, 1, detail=said))
+            catalog = view.desired.catalog
+            profile = catalog.generations(catalog.models[model]).get(generation, "") if catalog else ""
+            said = tried(view, model, generation, trouble)
+            rows.append(
+                ReplicaRow(model, model, "Backoff", 0, _ranks(view, profile), profile=profile, detail=said)
+            )
     return (*rows, *_paused(view))
+
+
+def _ranks(view: View, profile: str) -> int:
+    """How many shards a replica under this profile has."""
+    catalog = view.desired.catalog
+    return catalog.profiles[profile].nodes if catalog is not None and profile in catalog.profiles else 1
 
 
 def _paused(view: View) -> Iterator[ReplicaRow]:
@@ -117,14 +135,8 @@ def _paused(view: View) -> Iterator[ReplicaRow]:
     for name, reason in sorted(view.desired.marks.paused.items()):
         alive = [r for r in view.of_model(name) if r.phase not in ("Failed", "Lost")]
         if name in models and len(alive) < wanted(view, models[name]):
-            yield ReplicaRow(name, name, "Paused", 0, 1, detail=reason)
-
-
-def _why_not(item: Unplaced) -> str:
-    nodes = len({reason.node for reason in item.reasons})
-    first = f"; {item.reasons[0]}" if item.reasons else ""
-    where = f"fits on none of {count(nodes, 'node')}" if nodes else "no node is there to take it"
-    return f"{item.short or where}{first}"
+            profile = models[name].profiles[0]
+            yield ReplicaRow(name, name, "Paused", 0, _ranks(view, profile), profile=profile, detail=reason)
 
 
 def _short_of(view: View, model: str, generation: str) -> int:
@@ -271,9 +283,15 @@ def model_rows(view: View) -> tuple[ModelRow, ...]:
             fallbacks=model.fallbacks,
             place=str(catalog.place(f"model/{name}") or ""),
             paused=view.desired.marks.paused.get(name, ""),
+            silent=_silent(staying.get(name, _NONE)),
         )
         for name, model in sorted(catalog.models.items())
     )
+
+
+def _silent(tally: Mapping[Kind, int]) -> int:
+    """How many serve on nodes that are silent."""
+    return sum(number for (_, phase, serves), number in tally.items() if serves and phase != "Ready")
 
 
 def _staying(view: View) -> Mapping[str, collections.Counter[Kind]]:
@@ -300,22 +318,30 @@ def outstanding(view: View) -> tuple[str, ...]:
     for name, model in sorted(catalog.models.items()):
         if name in view.desired.marks.paused:
             continue
-        fresh = [
-            (phase, count)
-            for (generation, phase, _), count in staying.get(name, _NONE).items()
-            if generation in currents[name]
-        ]
-        ready = sum(count for phase, count in fresh if phase == "Ready")
-        there = sum(count for phase, count in fresh if phase != "Lost")
-        if ready < wanted(view, model):
-            lines.append(f"{name}: {ready} of {wanted(view, model)} ready")
-        elif there > wanted(view, model):
-            lines.append(f"{name}: {there} replicas, {wanted(view, model)} wanted")
+        tally, count = staying.get(name, _NONE), wanted(view, model)
+        fresh = {each: number for each, number in tally.items() if each[0] in currents[name]}
+        ready = sum(number for (_, phase, _), number in fresh.items() if phase == "Ready")
+        there = sum(number for (_, phase, _), number in fresh.items() if phase != "Lost")
+        if ready < count:
+            lines.append(f"{name}: {_short(fresh, tally, ready, count)}")
+        elif there > count:
+            lines.append(f"{name}: {there} replicas, {count} wanted")
     lines += [
         f"{name}: {replica_state(view, view.replicas[name])[0].lower()}, to be stopped"
         for name in sorted(_leaving(view, currents))
     ]
     return tuple(lines)
+
+
+def _short(fresh: Mapping[Kind, int], tally: Mapping[Kind, int], ready: int, count: int) -> str:
+    """`2 of 2 ready, 1 of them on silent nodes`: they are asked as before, and waited for."""
+    silent = _silent(fresh)
+    older = sum(number for each, number in tally.items() if each not in fresh and each[2])
+    return (
+        f"{ready + silent} of {count} ready"
+        + (f", {silent} of them on silent nodes" if silent else "")
+        + (f"; {older} of the generation before {'serves' if older == 1 else 'serve'}" if older else "")
+    )
 
 
 def _leaving(view: View, currents: Mapping[str, Mapping[str, str]]) -> set[str]:

@@ -11,6 +11,7 @@ from typing import Literal
 
 from llmgw.catalog.facts import ModelFacts
 from llmgw.catalog.model import Model
+from llmgw.fleet.causes import could_not_fetch
 from llmgw.fleet.replica import Replica
 from llmgw.kit.text import count
 from llmgw.kit.units import show_seconds
@@ -18,6 +19,7 @@ from llmgw.planning.draining import NEW
 from llmgw.planning.ledger import Draining, Trouble
 from llmgw.planning.needs import Unplaced
 from llmgw.planning.placement import Request, refusals
+from llmgw.planning.reasons import halts, recovered, tried
 from llmgw.planning.scaling import wanted
 from llmgw.planning.screen import replica_state
 from llmgw.planning.view import View
@@ -42,7 +44,7 @@ class Why:
     `would_fit` are changes with which it would fit; `try_next` is a command.
     """
 
-    kind: Literal["model", "replica", "node"]
+    kind: Literal["model", "replica", "node", "gateway"]
     name: str
     state: str
     said: tuple[str, ...]
@@ -60,7 +62,8 @@ def why_model(view: View, unplaced: Iterable[Unplaced], name: str, facts: ModelF
     assert view.desired.catalog is not None
     model = view.desired.catalog.models[name]
     missing = next((item for item in unplaced if item.model == name), None)
-    troubles = [(g, t) for (m, g), t in sorted(view.ledger.troubles.items()) if m == name]
+    known = [(g, t) for (m, g), t in sorted(view.ledger.troubles.items()) if m == name]
+    troubles = [] if recovered(view, name) else known
     serve = [r for r in view.of_model(name) if r.serves and r.id not in view.ledger.drains]
     ready, silent = len(serve), sum(r.phase == "Unreachable" for r in serve)
     count_wanted = wanted(view, model)
@@ -75,6 +78,7 @@ def why_model(view: View, unplaced: Iterable[Unplaced], name: str, facts: ModelF
             for each in (missing.stay if missing else ())
         ),
         *(f"{replica.id} is {state_of(view, replica)}" for replica in view.of_model(name)),
+        *(_was(view, *each) for each in known if each not in troubles),
     ]
     rejected = _by_node(missing)
     return Why(
@@ -137,15 +141,17 @@ def stops_all(view: View) -> Iterator[str]:
 
 
 def _trouble(view: View, name: str, generation: str, trouble: Trouble) -> Iterator[str]:
-    left = trouble.until - view.now
-    when = f"try {trouble.failures + 1} in {show_seconds(left)}" if left > 0 else "it may be tried now"
-    last = trouble.reason if trouble.served else f"last: {trouble.reason}"
-    yield f"generation {generation[:6]} {trouble.said}, {when}; {last}"
+    yield f"generation {generation[:6]}: {tried(view, name, generation, trouble)}"
     if trouble.nodes:
         yield f"nodes avoided where others fit: {', '.join(map(view.fleet.name, trouble.nodes))}"
-    older = [r.id for r in view.of_model(name) if r.generation != generation and r.serves]
-    if older and not trouble.served:
+    if older := halts(view, name, generation, trouble):
         yield f"the roll-out of {generation[:6]} is halted: {', '.join(older)} of before go on serving"
+
+
+def _was(view: View, generation: str, trouble: Trouble) -> str:
+    """A failure that nobody feels any more."""
+    ago = show_seconds(max(0.0, view.now - trouble.at))
+    return f"as many as are wanted serve again; {ago} ago generation {generation[:6]} {trouble.said}: {trouble.reason}"
 
 
 def _profile(missing: Unplaced) -> str:
@@ -188,21 +194,26 @@ def _next_of_model(
 
 def _next_of_trouble(view: View, name: str, troubles: list[tuple[str, Trouble]]) -> str:
     """Its last words; then another try, another profile or, where another generation serves, the way back to that."""
-    look = f"llmgw logs {name} --previous, then llmgw retry {name}"
     failing = dict(troubles)
-    if all(trouble.served for trouble in failing.values()):
-        return look
+    last = max(failing.values(), key=lambda trouble: trouble.at)
     other = any(r.serves and r.generation not in failing for r in view.of_model(name))
     then = ", or llmgw rollback" if other else ", then llmgw apply"
-    return f"{look}; where it needs another profile: correct {_written(view, troubles)}{then}"
+    if could_not_fetch(last.reason):
+        field = "sha256" if "sha256" in last.reason else "source"
+        return f"correct {_line(view, f'model/{name}', field)}{then}; llmgw retry {name} where the server was at fault"
+    look = f"llmgw logs {name} --previous, then llmgw retry {name}"
+    if all(trouble.served for trouble in failing.values()):
+        return look
+    return f"{look}; where it needs another profile: correct {_line(view, f'profile/{last.profile}')}{then}"
 
 
-def _written(view: View, troubles: list[tuple[str, Trouble]]) -> str:
-    """The profile that failed last, with its line."""
-    profile = max(troubles, key=lambda found: found[1].at)[1].profile
+def _line(view: View, what: str, field: str = "") -> str:
+    """Where the catalog says it, or what is to be looked for where nobody knows the place."""
     catalog = view.desired.catalog
-    place = catalog.place(f"profile/{profile}") if catalog is not None and profile else None
-    return f"{place}" if place is not None else "the profile"
+    place = catalog.place(what, field) if catalog is not None else None
+    if not field:
+        return f"{place}" if place is not None else "the profile"
+    return f"its {field} ({place})" if place is not None else f"its {field}"
 
 
 # --- a replica -------------------------------------------------------------------------------

@@ -13,6 +13,8 @@ from llmgw.planning.placement import Site
 from llmgw.planning.view import View
 from llmgw.planning.why import Why, state_of, stops_all
 
+LOOK = "systemctl status llmgw-agent on that machine"
+
 
 def why_node(view: View, unplaced: Iterable[Unplaced], node: str) -> Why:
     """Why a node of the roster is what it is, what runs there, and what does not fit on it."""
@@ -20,7 +22,8 @@ def why_node(view: View, unplaced: Iterable[Unplaced], node: str) -> Why:
     known, site = view.fleet.nodes.get(node), view.board.stock.sites.get(node)
     if known is None or site is None:
         said = "it has not spoken since this control plane started; a restart waits for it"
-        return Why("node", name, standing, (said, *stops_all(view)), try_next=f"llmgw node forget {name}")
+        look = f"{LOOK}; machine gone: llmgw node forget {shlex.quote(name)}"
+        return Why("node", name, standing, (said, *stops_all(view)), try_next=look)
     silence = max(0.0, view.now - known.last_seen)
     here = sorted({shard.spec.replica for shard in view.fleet.on_node(node)})
     lines = [
@@ -46,6 +49,8 @@ def _standing(view: View, node: str, silence: float) -> Iterator[str]:
         yield "somebody confirmed that it is lost; it ends when it speaks"
     elif view.standings[node] == "Unreachable" and not view.dark:
         yield f"lost in {show_seconds(max(0.0, view.timers.lost - silence))} if it stays silent; nothing new is placed"
+    elif view.standings[node] == "Lost":
+        yield f"lost for {show_seconds(max(0.0, silence - view.timers.lost))}: what ran there is rebuilt elsewhere"
 
 
 def _taken(view: View, node: str, here: list[str]) -> Iterator[str]:
@@ -71,9 +76,11 @@ def _cards(site: Site) -> Iterator[str]:
 
 
 def _next_of_node(view: View, node: str, name: str) -> str:
-    marks = view.desired.marks
-    if node in marks.draining or node in marks.cordoned:
-        return f"llmgw node uncordon {name}"
-    if view.standings[node] != "Unreachable":
-        return ""
-    return f"look at its agent; machine gone: llmgw node confirm-lost {shlex.quote(name)}"
+    marks, quoted = view.desired.marks, shlex.quote(name)
+    if view.standings[node] == "Lost":
+        forget = f"llmgw node forget {quoted}"
+        confirm = "" if node in marks.confirmed_lost else f"llmgw node confirm-lost {quoted}, then "
+        return f"{LOOK}; machine gone: {confirm}{forget}"
+    if view.standings[node] != "Ready":
+        return f"{LOOK}; machine gone: llmgw node confirm-lost {quoted}"
+    return f"llmgw node uncordon {name}" if node in marks.draining or node in marks.cordoned else ""

@@ -62,6 +62,29 @@ def test_each_fault_is_found_by_its_rule(fault: dict[str, Any], what: str, grade
     assert said in against[0].said
 
 
+def test_a_failure_that_is_over_is_history() -> None:
+    """What serves as it should is not wrong for what it did minutes ago; what happened is told."""
+    was = {"model": "m", "failures": 1, "reason": "killed", "said": "ended after 3m serving", "ago": 70.0}
+    (told,) = [each for each in found({**FACTS, "recovered": [was]}) if each.what == "models"]
+    assert (told.grade, told.said) == (
+        "ok", "m serves as it should again; 1m10s ago it ended after 3m serving: killed",
+    )  # fmt: skip
+
+
+def test_a_dead_gateway_and_a_lost_node_say_what_it_means_and_what_helps() -> None:
+    """Clients stand outside; the agent is looked at before its machine is given up."""
+    facts = {**FACTS, "gateways": [{"name": "g", "build": "1.2", "seen": 60.0}]}
+    (gateway,) = [each for each in found(facts) if each.what == "gateways"]
+    assert "its clients are not served where it is down" in gateway.said
+    (node,) = [
+        each for each in found({**FACTS, "nodes": [{**NODE, "state": "Lost"}]}) if each.what == "nodes"
+    ]
+    assert node.help == (
+        "systemctl status llmgw-agent on that machine; machine gone: llmgw node confirm-lost gpu-a1, "
+        "then llmgw node forget gpu-a1"
+    )
+
+
 def test_releases_and_clocks_are_compared_with_ours() -> None:
     """This command may be older, and its machine's clock may be wrong: worth knowing, not wrong."""
     against = [

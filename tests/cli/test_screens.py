@@ -133,6 +133,72 @@ def test_a_paused_model_is_not_called_as_asked_for() -> None:
     assert status_lines(whole, [])[-1] == "  the fleet is what the catalog asks for"
 
 
+def status(**more: object) -> list[str]:
+    """The screen of a fleet in which all is well but for this."""
+    well = {
+        **STATUS, "alarms": [], "nodes": {"i1": "Ready"}, "models": {"a": {"ready": 1, "wanted": 1}},
+        "outstanding": [], "unplaced": [],
+    }  # fmt: skip
+    return status_lines({**well, **more}, [])[1:]
+
+
+def test_status_says_why_a_model_is_down_and_where_to_ask() -> None:
+    """The reason under what is waited for; a model that has one is not listed again."""
+    told = {"b": "failed to start 3 times, try 4 in 12s; last: rank 0: exit 1: unknown flag --foo"}
+    assert status(
+        models=STATUS["models"], outstanding=["b: 0 of 2 ready", "c/x: draining, to be stopped"],
+        unplaced=["b"], reasons=told,
+    ) == [
+        "  models 1/2 as wanted   nodes 1 Ready   1 gateway",
+        "  waiting  b: 0 of 2 ready",
+        "    failed to start 3 times, try 4 in 12s; last: rank 0: exit 1: unknown flag --foo; next: llmgw why b",
+        "  waiting  c/x: draining, to be stopped",
+        "  what each waits for: llmgw why NAME",
+    ]  # fmt: skip
+
+
+def test_status_names_who_does_not_speak() -> None:
+    """Nodes and gateways, for how long, what it means and where to ask; nothing is simply as it should be."""
+    away = [
+        {"name": "gpu1", "state": "Unreachable", "seen": 215.0, "lost_in": 85.0},
+        {"name": "gpu 2", "state": "Lost", "seen": 720.0, "lost_in": None},
+        {"name": "gpu3", "state": "Unheard", "seen": None, "lost_in": None},
+    ]
+    assert status(away=away, silent_gateways={"gw": 16.0}) == [
+        "  models 1/1 as wanted   nodes 1 Ready   1 gateway, 1 silent",
+        "  gpu1 Unreachable, silent for 3m35s, lost in 1m25s: it gets nothing new, what serves there is asked as before; "
+        "next: llmgw why gpu1",
+        "  gpu 2 Lost, silent for 12m: what ran there is rebuilt elsewhere; next: llmgw why 'gpu 2'",
+        "  gpu3 Unheard: it has not spoken since this control plane began; next: llmgw why gpu3",
+        "  gateway gw, silent for 16s: clients are not served where it is down; next: llmgw why gw",
+        "  the fleet is what the catalog asks for, on the nodes that speak",
+    ]
+
+
+def test_status_counts_a_model_that_serves_whatever_goes_beside_it() -> None:
+    """A surplus that drains is waited for and is no lack; what serves on silent nodes counts, and is said."""
+    surge = status(outstanding=["a: 2 replicas, 1 wanted", "a/bcde: draining, to be stopped"])
+    assert surge[0] == "  models 1/1 as wanted   nodes 1 Ready   1 gateway"
+    silent = status(models={"a": {"ready": 2, "wanted": 2, "silent": 1}})
+    assert silent[0] == "  models 1/1 as wanted (1 by silent nodes)   nodes 1 Ready   1 gateway"
+
+
+@pytest.mark.parametrize(("why", "word"), [("guard", "held"), ("pending", "pending")])
+def test_status_says_which_revision_is_meant_while_another_is_held(why: str, word: str) -> None:
+    """The fleet is not what the newest catalog asks for: the revision that stands is named."""
+    hold = {"why": why, "age": 60.0, "said": "mass stop", "details": [], "next": "llmgw plan"}
+    followed = {
+        "said": "main",
+        "sync": "auto",
+        "blind": None,
+        "hold": hold,
+        "tree": "3f2a91c",
+        "busy": "",
+        "dirty": [],
+    }
+    assert status(followed=followed)[-1] == f"  the fleet is what revision 3 asks for; 3f2a91c is {word}"
+
+
 def test_why_lists_a_node_once_and_each_of_its_reasons() -> None:
     """The matrix of what does not fit, then what would, then what to run."""
     rejected = (

@@ -3,6 +3,7 @@
 import pathlib
 
 from llmgw.fleet import events
+from llmgw.fleet.shard import ShardStatus
 from llmgw.wire import messages
 from tests.control.plane import Plane, files
 from tests.control.test_hands import node, served
@@ -77,3 +78,52 @@ def test_the_facts_name_what_is_missing(tmp_path: pathlib.Path) -> None:
     assert facts["engines"] == [{"profile": "small", "engine": "vllm"}]
     assert facts["disk"]["free"] > 0
     assert facts["loads"] is True
+
+
+def test_a_gateway_has_an_answer_of_its_own(tmp_path: pathlib.Path) -> None:
+    """By its name, and status counts it among the silent ones with for how long."""
+    plane = served(tmp_path)
+    plane.hears(events.GatewaySeen("door", 0))
+    assert plane.call("GET", "/v1/status")[1]["silent_gateways"] == {}
+    plane.passes(16)
+    (why,) = plane.call("GET", "/v1/why", name="door")[1]
+    assert (why["kind"], why["state"]) == ("gateway", "Silent")
+    assert list(plane.call("GET", "/v1/status")[1]["silent_gateways"]) == ["door"]
+    assert refused(plane, "dor")[1] == "did you mean `door`?"
+
+
+def test_what_is_over_is_not_wrong_any_more(tmp_path: pathlib.Path) -> None:
+    """A killed engine fails its model until another has proved itself; from then on it is history."""
+    plane = served(tmp_path)
+    (key,) = plane.loop.fleet.shards
+    where = plane.loop.fleet.shards[key].spec.node
+    plane.hears(events.Reported(where, (ShardStatus(*key, "failed", reason="killed by SIGKILL"),)))
+    plane.loop.decide()
+    facts = plane.call("GET", "/v1/doctor")[1]
+    assert ([each["model"] for each in facts["failing"]], facts["recovered"]) == (["qwen"], [])
+    assert plane.call("GET", "/v1/status")[1]["reasons"]["qwen"].endswith("rank 0: killed by SIGKILL")
+    plane.hears(events.Reported(where, (ShardStatus(*key, "gone"),)))
+    for _ in range(3):
+        plane.passes(8)
+        for name in ("n0", "n1"):
+            plane.hears(events.Heartbeat(name))
+        plane.loop.decide()
+        for key, shard in list(plane.loop.fleet.shards.items()):
+            if shard.state != "ready":
+                plane.hears(events.Reported(shard.spec.node, (ShardStatus(*key, "ready"),)))
+    facts = plane.call("GET", "/v1/doctor")[1]
+    assert (facts["failing"], [each["model"] for each in facts["recovered"]]) == ([], ["qwen"])
+    status = plane.call("GET", "/v1/status")[1]
+    assert (status["outstanding"], status["reasons"]) == ([], {})
+
+
+def test_status_names_nodes_that_are_away(tmp_path: pathlib.Path) -> None:
+    """With what they are, for how long, and when they are lost."""
+    plane = served(tmp_path, "n0", "n1", "n2")
+    plane.passes(20)
+    for name in ("n1", "n2"):
+        plane.hears(events.Heartbeat(name))
+    (away,) = plane.call("GET", "/v1/status")[1]["away"]
+    assert (away["name"], away["state"]) == ("n0", "Unreachable")
+    assert 19 < away["seen"] < 21
+    assert 279 < away["lost_in"] < 281

@@ -7,9 +7,10 @@ from llmgw.fleet.node import Gpu, Holder
 from llmgw.fleet.world import Fleet
 from llmgw.planning.actions import Assign
 from llmgw.planning.desired import Marks
-from llmgw.planning.screen import NodeRow, ReplicaRow, node_rows, replica_rows
+from llmgw.planning.reasons import reasons
+from llmgw.planning.screen import NodeRow, ReplicaRow, model_rows, node_rows, outstanding, replica_rows
 from llmgw.planning.view import View, look
-from tests.planning.story import Story, a_catalog, a_model, a_node
+from tests.planning.story import Story, a_catalog, a_model, a_node, a_profile
 
 
 def seen(story: Story) -> View:
@@ -108,3 +109,88 @@ def test_a_node_says_who_else_is_on_its_cards() -> None:
         "  GPU 1: 300 MiB held by pid 812 (Xorg), 1 GiB held by others, not llmgw's; counted as used",
         "  GPU 2: 2 GiB held by processes that are not llmgw's; counted as used",
     ]
+
+
+def why_late(story: Story) -> dict[str, str]:
+    """What status says of the models that it waits for."""
+    assert story.last is not None
+    late = [line.partition(":")[0] for line in outstanding(seen(story))]
+    return reasons(seen(story), story.last.unplaced, late)
+
+
+def test_what_a_model_waits_for_has_its_reason() -> None:
+    """Back-off with the last words, no place with the first refusal, what is on its way; of who serves, nothing."""
+    story = Story(a_node("n0"), catalog=a_catalog(a_model("bad"), a_model("good")))
+    for action in [a for a in story.decides() if isinstance(a, Assign)]:
+        if action.spec.model == "bad":
+            story.says(action.spec.key, "failed", reason="exit 1: unknown flag --foo")
+    story.decides()
+    assert why_late(story)["good"] == "1 Fetching"
+    assert why_late(story)["bad"].startswith("failed to start 1 time, try 2 in ")
+    assert why_late(story)["bad"].endswith("; last: rank 0: exit 1: unknown flag --foo")
+    (row,) = [row for row in replicas(story) if row.state == "Backoff"]
+    assert row.detail == why_late(story)["bad"]
+    story.after(7).decides()
+    assert "try 2 is under way" in why_late(story)["bad"]
+    lone = Story(a_node("n0", engines=()), catalog=a_catalog(a_model()))
+    lone.decides()
+    assert why_late(lone) == {"qwen": "fits on none of 1 node; n0: no llamacpp (has no engine)"}
+
+
+def test_engines_that_were_all_killed_say_so() -> None:
+    """They served: what ended them is the reason, not that they failed to start."""
+    story = served()
+    (name,) = story.ready()
+    story.says((name, 0), "failed", reason="killed by SIGKILL").decides()
+    said = why_late(story)["qwen"]
+    assert said.startswith("ended after 6m40s serving, try 2 in ")
+    assert said.endswith("; rank 0: killed by SIGKILL")
+
+
+def test_every_screen_counts_what_serves_on_a_silent_node_alike() -> None:
+    """It is asked as before, so it counts; that nobody hears of it is said beside it, and it is waited for."""
+    story = Story(*(a_node(f"n{i}", gpus=1) for i in range(3)), catalog=a_catalog(a_model(replicas=2)))
+    story.runs()
+    home = story.fleet.shards[story.ready()[0], 0].spec.node
+    story.after(400).silence(home).after(20).decides()
+    assert why_late(story) == {"qwen": f"no word from {home}"}
+    (row,) = model_rows(seen(story))
+    assert (row.ready, row.silent, row.wanted) == (2, 1, 2)
+    assert outstanding(seen(story)) == ("qwen: 2 of 2 ready, 1 of them on silent nodes",)
+    assert sorted(row.state for row in replicas(story)) == ["Ready", "Unreachable"]
+
+
+def test_while_a_new_generation_comes_the_one_before_is_said_to_serve() -> None:
+    """`0 of 1 ready` of a model that serves all the while frightens people for nothing."""
+    story = served().gateway()
+    story.adopts(a_catalog(a_model(source=a_model("other").source))).decides()
+    assert outstanding(seen(story))[0] == "qwen: 0 of 1 ready; 1 of the generation before serves"
+    (row,) = model_rows(seen(story))
+    assert (row.ready, row.wanted) == (1, 1)
+
+
+def test_a_gang_that_is_not_there_has_all_its_ranks() -> None:
+    """Without a place, in back-off or paused: none of N are ready, not none of one."""
+    gang = a_profile("gang", nodes=2)
+    catalog = a_catalog(a_model(profiles=("gang",)), profiles=[gang])
+    story = Story(a_node("n0"), catalog=catalog)
+    story.decides()
+    assert [(row.state, row.ready, row.world) for row in replicas(story)] == [("Pending", 0, 2)]
+    story.marks(Marks(paused={"qwen": "driver (dana)"})).decides()
+    assert [(row.state, row.ready, row.world) for row in replicas(story)] == [("Paused", 0, 2)]
+    both = Story(a_node("n0"), a_node("n1"), catalog=catalog)
+    first = next(a for a in both.decides() if isinstance(a, Assign))
+    both.says(first.spec.key, "failed", reason="exit 1")
+    both.obeys(*both.decides()).decides()
+    assert ("Backoff", 0, 2) in [(row.state, row.ready, row.world) for row in replicas(both)]
+
+
+def test_a_halted_roll_out_is_told_in_its_row() -> None:
+    """The row of the next try says that what was before serves on."""
+    story = served()
+    story.adopts(a_catalog(a_model(source=a_model("other").source)))
+    new = next(a for a in story.decides() if isinstance(a, Assign))
+    story.says(new.spec.key, "failed", reason="exit 1")
+    story.obeys(*story.decides()).decides()
+    (row,) = [row for row in replicas(story) if row.state == "Backoff"]
+    assert row.detail.startswith("the roll-out is halted: it failed to start 1 time, try 2 in ")

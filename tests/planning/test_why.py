@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from llmgw.catalog.load import load_files
 from llmgw.fleet import events
 from llmgw.fleet.node import Gpu
 from llmgw.fleet.shard import Failure, ShardStatus
@@ -11,9 +12,12 @@ from llmgw.kit.units import show_seconds
 from llmgw.planning.desired import Marks
 from llmgw.planning.view import View, look
 from llmgw.planning.why import Why, why_model, why_replica
+from llmgw.planning.why_gateway import why_gateway
 from llmgw.planning.why_node import why_node
 from tests.planning.story import Story, a_catalog, a_model, a_node
 
+QWEN = f"kind: model\nname: qwen\nsource: http://weights/qwen.gguf\nsha256: {'ab' * 32}\nprofiles: [small]\n"
+SMALL = "kind: profile\nname: small\nengine: llamacpp\ngpus_per_node: 1\nmax_model_len: 512\n"
 NEW_MEMORY = Marks(draining={"n0": "memory (dana)"})
 
 
@@ -181,8 +185,17 @@ def test_a_silent_node_says_when_it_is_lost() -> None:
     assert story.last is not None
     why = why_node(seen(story), story.last.unplaced, here)
     assert why.state == "Unreachable"
-    assert why.try_next == f"look at its agent; machine gone: llmgw node confirm-lost {here}"
+    look = "systemctl status llmgw-agent on that machine; machine gone: "
+    assert why.try_next == f"{look}llmgw node confirm-lost {here}"
     assert any(said.startswith("lost in 4m40s if it stays silent") for said in why.said)
+    story.after(400).decides()
+    why = why_node(seen(story), story.last.unplaced, here)
+    assert (why.state, why.said[0]) == ("Lost", "spoke 7m ago")
+    assert "lost for 2m: what ran there is rebuilt elsewhere" in why.said
+    assert why.try_next == f"{look}llmgw node confirm-lost {here}, then llmgw node forget {here}"
+    story.marks(Marks(confirmed_lost=frozenset({here}))).decides()
+    why = why_node(seen(story), story.last.unplaced, here)
+    assert why.try_next == f"{look}llmgw node forget {here}"
 
 
 def test_a_model_on_a_silent_node_is_not_simply_ready() -> None:
@@ -204,3 +217,66 @@ def test_what_holds_up_everything_is_said_of_everything() -> None:
     dark = "most nodes fell silent together: nothing is placed and nothing is stopped"
     assert dark in of_model(story).said
     assert dark in why_node(seen(story), story.last.unplaced, "n0").said
+
+
+def test_a_model_that_serves_again_is_ready_and_its_failure_is_history() -> None:
+    """Until the back-off forgives, what failed last is told; nobody is sent to retry what serves."""
+    story = served()
+    (name,) = story.ready()
+    story.says((name, 0), "failed", reason="killed by SIGKILL").decides()
+    assert of_model(story).state == "Backoff"
+    story.after(60).runs()
+    story.after(5)
+    assert of_model(story).state == "Retrying", "not proved yet"
+    story.after(6).decides()
+    assert story.ledger.troubles
+    why = of_model(story)
+    assert why.state == "Ready"
+    assert why.said[-1].startswith("as many as are wanted serve again; 1m11s ago generation ")
+    assert why.said[-1].endswith("serving: rank 0: killed by SIGKILL")
+    assert why.try_next == "llmgw events --for qwen"
+
+
+@pytest.mark.parametrize(
+    ("reason", "field"),
+    [
+        ("cannot fetch http://weights/qwen.gguf: weights: HTTP 404", "source"),
+        ("cannot fetch http://weights/qwen.gguf: weights: qwen.gguf has sha256 00, ab is wanted", "sha256"),
+    ],
+)
+def test_what_could_not_be_fetched_points_to_its_own_line(reason: str, field: str) -> None:
+    """No engine was run: there is no log and no profile to look at, but the line that names the weights."""
+    catalog = load_files({"q.yaml": QWEN.encode(), "p.yaml": SMALL.encode()})
+    story = Story(a_node("n0"), catalog=catalog)
+    (assigned,) = [a for a in story.decides() if hasattr(a, "spec")]
+    story.says(assigned.spec.key, "fetching").says(assigned.spec.key, "failed", reason=reason).decides()
+    line = {"source": 3, "sha256": 4}[field]
+    assert of_model(story).try_next.startswith(f"correct its {field} (q.yaml:{line}), then llmgw apply; ")
+    assert "logs" not in of_model(story).try_next
+
+
+def test_a_roll_out_whose_copies_are_ready_for_seconds_is_halted_here_too() -> None:
+    """Ready for three seconds is no proof: what goes on serving is named."""
+    story = served()
+    (old,) = story.ready()
+    story.adopts(a_catalog(a_model(source=a_model("other").source)))
+    story.obeys(*(assigned := story.decides()))
+    story.runs()
+    key = next(a for a in assigned if hasattr(a, "spec")).spec.key
+    story.after(3).says(key, "failed", reason="answers 503").decides()
+    assert any(f"is halted: {old} of before go on serving" in said for said in of_model(story).said)
+
+
+def test_a_silent_gateway_says_what_its_clients_get() -> None:
+    """How long it is silent, what that may mean, which drains wait for it and where to look."""
+    story = served()
+    why = why_gateway(seen(story), "gw")
+    assert (why.state, why.try_next) == ("Ready", "")
+    assert why.said[1].startswith("serves by table ")
+    story.gateways.clear()
+    story.after(16).adopts(a_catalog()).decides()
+    why = why_gateway(seen(story), "gw")
+    assert (why.kind, why.state, why.said[0]) == ("gateway", "Silent", "spoke 16s ago")
+    assert "where it is down, its clients are not served: their connections are refused" in why.said
+    assert any("drains and waits for it, 2m at most" in said for said in why.said)
+    assert why.try_next.startswith("systemctl status llmgw-gateway on its machine")

@@ -1,6 +1,7 @@
 """The work of `llmgw status`: one answer of the control plane, as a screen."""
 
 import collections
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -27,8 +28,8 @@ def run(output: str, watch: bool, server: str | None) -> None:
     show(look, watch=watch, text=output in ("text", "wide"))
 
 
-SILENT = ("Unheard", "Unreachable")
-"""Standings of nodes whose engines may well serve."""
+MOST = 8
+"""Nodes and gateways that are away and are named."""
 
 
 def status_lines(
@@ -45,30 +46,89 @@ def status_lines(
     lines += [
         f"  ALARM {alarm}" for alarm in (*status["alarms"], *([status["fenced"]] if status["fenced"] else []))
     ]
-    nodes = collections.Counter(status["nodes"].values())
-    late = {line.partition(":")[0] for line in status["outstanding"]}
-    models = status["models"].items()
-    ready = sum(model["ready"] >= model["wanted"] and name not in late for name, model in models)
-    gateways = count(len(status["gateways"]), "gateway")
-    lines.append(f"  models {ready}/{len(status['models'])} as wanted   nodes {_counted(nodes)}   {gateways}")
-    if silent := sum(nodes[standing] for standing in SILENT):
-        lines.append(
-            f"  {count(silent, 'silent node')}: what serves there is not counted, and is asked by gateways as before"
-        )
+    lines += [f"  {line}" for line in _counts(status)]
+    lines += [f"  {line}" for line in _away(status)]
     lines += [f"  {line}" for line in map(mark_line, marks)]
-    lines += [f"  waiting  {line}" for line in status["outstanding"]]
-    if late - set(status["unplaced"]):
-        lines.append("  what each waits for: llmgw why NAME")
-    lines += [f"  unplaced {model}: see `llmgw why {model}`" for model in status["unplaced"]]
+    lines += [f"  {line}" for line in _waiting(status)]
     if not status["outstanding"] and status["revision"]:
-        whole = ready == len(models)
-        paused = "nothing is waited for: what is not as wanted is paused"
-        lines.append(f"  {'the fleet is what the catalog asks for' if whole else paused}")
+        lines.append(f"  {_at_rest(status)}")
     if wide:
         lines.append(
             f"  control plane of release {status['build']}; gateways: {', '.join(status['gateways'])}"
         )
     return [safe(line).rstrip() for line in lines]
+
+
+def _counts(status: Mapping[str, Any]) -> Iterator[str]:
+    """How many models serve as they should, whatever comes and goes beside it; nodes and gateways there are."""
+    models = status["models"].values()
+    ready = sum(model["ready"] >= model["wanted"] for model in models)
+    doubtful = sum(
+        model["ready"] >= model["wanted"] > model["ready"] - model.get("silent", 0) for model in models
+    )
+    silent = f" ({doubtful} by silent nodes)" if doubtful else ""
+    nodes = _counted(collections.Counter(status["nodes"].values()))
+    mute = len(status.get("silent_gateways", ()))
+    gateways = count(len(status["gateways"]), "gateway") + (f", {mute} silent" if mute else "")
+    yield f"models {ready}/{len(models)} as wanted{silent}   nodes {nodes}   {gateways}"
+
+
+def _away(status: Mapping[str, Any]) -> Iterator[str]:
+    """Who does not speak, for how long, and what that means."""
+    nodes = status.get("away", ())
+    for node in nodes[:MOST]:
+        silent = f", silent for {show_seconds(node['seen'])}" if node["seen"] is not None else ""
+        left = f", lost in {show_seconds(node['lost_in'])}" if node["lost_in"] is not None else ""
+        yield f"{node['name']} {node['state']}{silent}{left}: {_MEANS[node['state']]}; next: llmgw why {shlex.quote(node['name'])}"
+    if len(nodes) > MOST:
+        yield f"and {count(len(nodes) - MOST, 'node')} more: llmgw nodes"
+    gateways = list(status.get("silent_gateways", {}).items())
+    for name, seen in gateways[:MOST]:
+        yield f"gateway {name}, silent for {show_seconds(seen)}: clients are not served where it is down; next: llmgw why {shlex.quote(name)}"
+    if len(gateways) > MOST:
+        yield f"and {count(len(gateways) - MOST, 'gateway')} more: llmgw doctor"
+
+
+_MEANS = {
+    "Unreachable": "it gets nothing new, what serves there is asked as before",
+    "Lost": "what ran there is rebuilt elsewhere",
+    "Unheard": "it has not spoken since this control plane began",
+}
+
+
+def _waiting(status: Mapping[str, Any]) -> Iterator[str]:
+    """What is waited for, each model with why under it, and where to ask."""
+    reasons = status.get("reasons", {})
+    untold = False
+    told: set[str] = set()
+    for line in status["outstanding"]:
+        name = line.partition(":")[0]
+        yield f"waiting  {line}"
+        if name in reasons and name not in told:
+            yield f"  {reasons[name]}; next: llmgw why {shlex.quote(name)}"
+            told.add(name)
+        untold |= name not in told and name not in status["unplaced"]
+    if untold:
+        yield "what each waits for: llmgw why NAME"
+    yield from (
+        f"unplaced {model}: see `llmgw why {model}`" for model in status["unplaced"] if model not in told
+    )
+
+
+def _at_rest(status: Mapping[str, Any]) -> str:
+    """That nothing is waited for, and by which catalog, where that is not the newest or not everybody speaks."""
+    if any(model["ready"] < model["wanted"] for model in status["models"].values()):
+        return "nothing is waited for: what is not as wanted is paused"
+    followed = status["followed"] or {}
+    speak = ", on the nodes that speak" if status.get("away") else ""
+    if hold := followed.get("hold"):
+        word = "pending" if hold["why"] == "pending" else "held"
+        return (
+            f"the fleet is what revision {status['revision']} asks for{speak}; {followed['tree']} is {word}"
+        )
+    if followed.get("blind"):
+        return f"the fleet is what revision {status['revision']} asks for{speak}; what is followed cannot be read"
+    return f"the fleet is what the catalog asks for{speak}"
 
 
 def mark_line(mark: Mapping[str, Any]) -> str:
