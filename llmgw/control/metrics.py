@@ -16,16 +16,32 @@ OTHER = "other"
 """The model label of what runs and is in no catalog any more."""
 
 
-def metrics(loop: Loop, epoch: int, revision: int, peers: Mapping[Any, int]) -> bytes:
-    """The page. `peers` are the streams that are open, by kind."""
-    return page("llmgw_control_", _families(loop, loop.view(), epoch, revision, peers))
+MEANT = ("pending", "left")
+"""Why something that is followed waits for people without being at fault."""
+
+
+def metrics(
+    loop: Loop,
+    epoch: int,
+    revision: int,
+    peers: Mapping[Any, int],
+    followed: Mapping[str, Any] | None = None,
+) -> bytes:
+    """The page. `peers` are the streams that are open, by kind; `followed` is `Watch.report`, where one is."""
+    return page("llmgw_control_", _families(loop, loop.view(), epoch, revision, peers, followed))
 
 
 def _families(
-    loop: Loop, view: View, epoch: int, revision: int, peers: Mapping[Any, int]
+    loop: Loop,
+    view: View,
+    epoch: int,
+    revision: int,
+    peers: Mapping[Any, int],
+    followed: Mapping[str, Any] | None,
 ) -> Iterator[Family]:
     yield _gauge("epoch", "The epoch that commands.", epoch)
     yield _gauge("revision", "The catalog revision that stands; 0 = none.", revision)
+    yield from _held(followed)
     yield _gauge("fenced", "1 = a newer control plane commands the nodes.", bool(loop.fenced))
     yield _gauge("alarms", "Alarms that stand.", len(loop.alarms))
     yield _gauge("outstanding", "What is not yet as the catalog asks.", len(screen.outstanding(view)))
@@ -35,6 +51,23 @@ def _families(
     yield from _models(loop, view)
     yield Family("passes_total", "counter", "Times that it decided.", {(): loop.passes})
     yield Family("orders_total", "counter", "Actions dispatched.", _by(loop.ordered), ("action",))
+
+
+def _held(followed: Mapping[str, Any] | None) -> Iterator[Family]:
+    """Whether what is followed stands. The first is there from the first page on, so that an alert finds it."""
+    hold, blind = (followed["hold"], followed["blind"]) if followed is not None else (None, None)
+    ages: dict[tuple[str], float] = {}
+    if hold is not None:
+        ages[hold["why"],] = hold["age"]
+    if blind is not None:
+        ages["blind",] = blind["age"]
+    held = any(why not in MEANT for (why,) in ages)
+    yield _gauge(
+        "catalog_held",
+        "1 = the catalog that is followed is held or cannot be read: an older one stands.",
+        held,
+    )
+    yield Family("catalog_held_seconds", "gauge", "How long what is followed has not stood.", ages, ("why",))
 
 
 def _models(loop: Loop, view: View) -> Iterator[Family]:

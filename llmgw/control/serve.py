@@ -315,7 +315,8 @@ class _Plane:
 
     def _page(self) -> bytes:
         peers = collections.Counter(peer.kind for peer in self._peers)
-        return metrics(self._loop, self.epoch, self._adoption.number, peers)
+        followed = self._watch.report() if self._watch is not None else None
+        return metrics(self._loop, self.epoch, self._adoption.number, peers, followed)
 
     async def close(self) -> None:
         self._rostering.close(self._loop.fleet, self._loop.ledger.lost, self._doors())

@@ -56,6 +56,22 @@ def test_the_page_of_the_control_plane_says_what_the_screens_say(tmp_path: pathl
     assert not [name for name in found if "qwen" in name]
 
 
+@pytest.mark.parametrize(
+    ("why", "held"), [("", 0), ("invalid", 1), ("guard", 1), ("blind", 1), ("pending", 0), ("left", 0)]
+)
+def test_a_catalog_that_is_held_is_a_figure(tmp_path: pathlib.Path, why: str, held: int) -> None:
+    """Whether it is, and for how long by why; what waits for people as they wanted is no alarm."""
+    waits = {"why": why, "age": 240.0}
+    followed = {
+        "hold": waits if why not in ("", "blind") else None,
+        "blind": waits if why == "blind" else None,
+    }
+    found = samples(control_metrics.metrics(Plane(tmp_path).loop, 7, 1, {}, followed))
+    assert found["llmgw_control_catalog_held{}"] == held
+    ages = {name: value for name, value in found.items() if "held_seconds" in name}
+    assert ages == ({f'llmgw_control_catalog_held_seconds{{why="{why}"}}': 240.0} if why else {})
+
+
 def test_the_page_of_an_agent_says_what_its_node_is_and_does() -> None:
     """Shards by model and state, bytes of fetches by model; what the node does not know is left out."""
     state = core.AgentState("n")
