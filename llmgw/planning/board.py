@@ -37,7 +37,8 @@ class Board:
     clock or a node or a gateway did, so that whatever hangs on time or reach is asked again. `stale` are
     models whose need has to be worked out again; those to which only replicas came that begin to come up
     are in `joined`. `staying` are models that left and serve on until the next one answers for their names, `moving` the
-    names that two tables have with different models. `cordoned` says why a node takes nothing new: people's marks and quarantine.
+    names that two tables have with different models; `no_place` are models that found none in this pass. `cordoned` says
+    why a node takes nothing new: people's marks and quarantine.
     """
 
     def __init__(self) -> None:
@@ -65,6 +66,7 @@ class Board:
         self.stale: set[str] = set()
         self.joined: dict[str, int] = {}
         self.staying: frozenset[str] = frozenset()
+        self.no_place: frozenset[str] = frozenset()
         self.moving: tuple[
             tuple[RoutedModel, ...], tuple[RoutedModel, ...], Mapping[str, tuple[str, str]]
         ] = ((), (), {})

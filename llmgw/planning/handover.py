@@ -17,6 +17,9 @@ from llmgw.planning.view import View
 Moves = Mapping[str, tuple[str, str]]
 """A name that clients ask for → (the model that had it, the model that gets it)."""
 
+SOON = 0.01
+"""Seconds after which what was held goes: its heir took over at the end of a pass."""
+
 _COMING = ("Fetching", "Starting", "Ready")
 
 
@@ -39,7 +42,8 @@ def held(view: View, drains: Container[str]) -> Moves:
     return {
         name: (was, heir)
         for name, (was, heir) in _moves(board, old, board.wants.routed).items()
-        if any(_serves(replica, drains) for replica in view.of_model(was)) and not _took_over(view, heir)
+        if any(_serves(replica, drains) for replica in view.of_model(was))
+        and not _took_over(view, heir, drains)
     }
 
 
@@ -57,13 +61,23 @@ def _serves(replica: Replica, drains: Container[str]) -> bool:
     return replica.serves and replica.id not in drains
 
 
-def _took_over(view: View, heir: str) -> bool:
+def _took_over(view: View, heir: str, drains: Container[str]) -> bool:
     """Whether it has proved that it serves, with all that may be waited for; or nobody wants it to."""
-    want = view.board.wants.models[heir] if view.board.wants is not None else None
-    if want is None or not wanted(view, want.model):
+    board = view.board
+    want = board.wants.models[heir] if board.wants is not None else None
+    count = wanted(view, want.model) if want is not None else 0
+    if want is None or not count:
         return True
-    fresh = [replica for replica in view.of_model(heir) if replica.generation in want.generations]
-    return any(settled(view, replica) for replica in fresh) and not any(_comes(view, each) for each in fresh)
+    fresh = [
+        replica
+        for replica in view.of_model(heir)
+        if replica.generation in want.generations and replica.id not in drains
+    ]
+    proved = sum(settled(view, replica) for replica in fresh)
+    if not proved or any(_comes(view, replica) for replica in fresh):
+        return proved >= count
+    fails = any((heir, generation) in view.ledger.troubles for generation in want.generations)
+    return proved >= count or fails or heir in board.no_place
 
 
 def _comes(view: View, replica: Replica) -> bool:
@@ -130,7 +144,9 @@ def leaving(view: View, names: Moves, drains: Container[str]) -> set[str]:
 
 
 def turns(view: View, names: Moves) -> Iterator[float]:
-    """The instants at which time alone lets an heir take over."""
+    """The instants at which time alone lets an heir take over, or what it takes over from go."""
+    if view.board.staying and not names:
+        yield view.now + SOON
     for heir in {heir for _, heir in names.values()}:
         for replica in view.of_model(heir):
             if replica.phase == "Ready":

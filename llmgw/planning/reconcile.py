@@ -68,6 +68,7 @@ def reconcile(
     turned = _blames_others(view, ledger)
     if view.may_act():
         view = _with(view, gaps.tend(view))
+        view.board.no_place = frozenset()
         names = handover.held(view, drains)
         needs = _needs(view, names)
         actions += _sweep(view)
@@ -79,6 +80,7 @@ def reconcile(
             placed, unplaced = _place_one(view, needs, chance)
             actions += placed
         if not placed and not turned:
+            view.board.no_place = frozenset(model for _, _, model in needs.pending)
             view, gap = _open_gap(view, needs, drains)
             actions += gap
             actions += _give_way(view, needs, names, drains)
@@ -264,8 +266,7 @@ def _give_way(view: View, needs: Needs, names: Moves, drains: dict[str, Draining
         return []
     actions: list[Action] = []
     leaving = gaps.on_their_way_out(view, needs, drains)
-    pending = [model for _, _, model in needs.pending]
-    for heir, olds in handover.give_way(view, names, pending, drains):
+    for heir, olds in handover.give_way(view, names, view.board.no_place, drains):
         search = search_for(view, needs, heir)
         if leaving and fits_without(view, search, leaving):
             continue

@@ -141,7 +141,7 @@ class PeopleOracle:
         endpoints = table.endpoints
         if not any(e.replica == replica and not e.draining for e in endpoints):
             return
-        there = {e.model for e in endpoints if not e.draining}
+        there = {e.model for known in (table, newest) if known for e in known.endpoints if not e.draining}
         for name, (was, heir) in _moves(table.models, catalog.models.values()).items():
             waits = was == model and catalog.models[heir].scaling.min and heir not in there
             self._require(
