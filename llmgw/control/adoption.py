@@ -222,7 +222,7 @@ class Adoption:
     def given(self) -> Given:
         """What a plan is made of now, beside the catalog that is proposed."""
         loop, knowledge, standing = self._loop, self._knowledge, self.standing
-        facts = knowledge.known if knowledge is not None else {}
+        facts, unread = (knowledge.known, knowledge.unread) if knowledge is not None else ({}, {})
         return Given(
             desired=loop.desired,
             fleet=loop.fleet,
@@ -230,7 +230,7 @@ class Adoption:
             now=self._clock.now(),
             timers=loop.timers,
             number=self.number,
-            known=Known(facts, self._measuring.seen if self._measuring is not None else Seen()),
+            known=Known(facts, self._measuring.seen if self._measuring is not None else Seen(), unread),
             cluster=self._cluster,
             applied=_in_words(standing, self._clock.wall()) if standing is not None else "",
             board=loop.memory,

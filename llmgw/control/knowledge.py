@@ -8,6 +8,7 @@ import asyncio
 import dataclasses
 import itertools
 import logging
+import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from llmgw.catalog.diagnostics import Diagnostic
@@ -39,7 +40,7 @@ class Knowledge:
     def __init__(self, read: Read, clock: Clock, bounds: Bounds | None = None) -> None:
         self._read, self._clock, self._bounds = read, clock, bounds or Bounds()
         self._known: dict[str, ModelFacts] = {}
-        self._failed: dict[str, float] = {}
+        self._failed: dict[str, tuple[float, str]] = {}
 
     @property
     def known(self) -> Mapping[str, ModelFacts]:
@@ -50,10 +51,17 @@ class Knowledge:
         """Bytes to download by cache name, where they are known."""
         return {name: facts.download for name, facts in self._known.items() if facts.download}
 
+    @property
+    def unread(self) -> Mapping[str, str]:
+        """Why a source could not be looked into, by cache name."""
+        return {name: said for name, (_, said) in self._failed.items() if name not in self._known}
+
     async def learn(self, catalog: Catalog, standing: Catalog | None) -> None:
         """Read what is new in `catalog` and not known yet. Never fails: what cannot be read stays unknown."""
         sources = {model.cache_name: model.source for model in _new(catalog, standing).models.values()}
         wanted = [name for name, source in sources.items() if source.fetched and self._worth_asking(name)]
+        for name in wanted:
+            self._failed.pop(name, None)
         room = asyncio.Semaphore(self._bounds.at_once)
         try:
             async with asyncio.timeout(self._bounds.patience), asyncio.TaskGroup() as group:
@@ -65,15 +73,16 @@ class Knowledge:
                 len(wanted),
                 self._bounds.patience,
             )
-            self._remember_failures(name for name in wanted if name not in self._known)
+            late = [name for name in wanted if name not in self._known and name not in self._failed]
+            self._remember_failures(late, f"nothing came within {self._bounds.patience:g} s")
 
     def problems(self, catalog: Catalog, standing: Catalog | None) -> list[Diagnostic]:
         """What the engines would refuse of `catalog`. What stands already is proven by running, and left alone."""
         return model_problems(_new(catalog, standing), self._known)
 
     def _worth_asking(self, name: str) -> bool:
-        failed = self._failed.get(name)
-        return name not in self._known and (failed is None or self._clock.now() - failed > self._bounds.again)
+        failed, _ = self._failed.get(name, (-math.inf, ""))
+        return name not in self._known and self._clock.now() - failed > self._bounds.again
 
     async def _learn(self, name: str, source: Source, room: asyncio.Semaphore) -> None:
         async with room:
@@ -82,16 +91,15 @@ class Knowledge:
             except (CannotRead, OSError) as error:  # an OSError: no thread for what it took
                 where = source.canonical.partition("?")[0]
                 log.info("cannot look into %s before it is fetched: %s", where, error)
-                self._remember_failures([name])
+                self._remember_failures([name], str(error))
                 return
         self._known[name] = facts
         while len(self._known) > self._bounds.most:
             del self._known[next(iter(self._known))]
 
-    def _remember_failures(self, names: Iterable[str]) -> None:
+    def _remember_failures(self, names: Iterable[str], said: str) -> None:
         for name in names:
-            self._failed.pop(name, None)
-            self._failed[name] = self._clock.now()
+            self._failed[name] = self._clock.now(), said
         excess = len(self._failed) - self._bounds.most
         for name in list(itertools.islice(self._failed, max(0, excess))):
             del self._failed[name]

@@ -121,7 +121,9 @@ def _nameless(snapshot: Snapshot) -> Snapshot:
         paused=dict.fromkeys(was.paused, ""),
     )
     desired = dataclasses.replace(desired, marks=marks)
-    given = dataclasses.replace(snapshot.given, fleet=fleet, desired=desired)
+    unread = dict.fromkeys(snapshot.given.known.unread, "it did not answer as it should")
+    known = dataclasses.replace(snapshot.given.known, unread=unread)
+    given = dataclasses.replace(snapshot.given, fleet=fleet, desired=desired, known=known)
     return dataclasses.replace(snapshot, given=given)
 
 

@@ -44,10 +44,14 @@ class Seen:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Known:
-    """What is known beside the fleet: of models by cache name, and what was measured."""
+    """What is known beside the fleet: of models by cache name, and what was measured.
+
+    `unread` says of which the source could not be looked into, and why.
+    """
 
     facts: Mapping[str, ModelFacts] = dataclasses.field(default_factory=dict)
     seen: Seen = dataclasses.field(default_factory=Seen)
+    unread: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -151,6 +155,15 @@ def _fetch(size: int | None, node: str, seen: Seen) -> Timing | None:
         return Timing(size / FETCH_GUESS, f"guess: {show_bytes(FETCH_GUESS)}/s")
     basis = f"measured: {show_bytes(sample.middle)}/s, {count(sample.times, 'time')}"
     return Timing(size / sample.middle, basis)
+
+
+def weight(spec: ShardSpec, infos: Iterable[NodeInfo], facts: ModelFacts | None) -> int:
+    """Bytes of a shard's weights as far as anybody knows, also a node that has them; 0 = nobody does."""
+    told = spec.source_bytes or (facts.download if facts is not None else 0)
+    entries = (each for info in infos for each in info.weights or ())
+    return told or max(
+        (each.size for each in entries if each.whole and each.cache_name == spec.cache_name), default=0
+    )
 
 
 def starting(spec: ShardSpec, size: int, seen: Seen, before: Iterable[str] = ()) -> Timing | None:

@@ -44,7 +44,8 @@ def disk_line(row: Row) -> Iterator[str]:
         where = f" to {seat.node}" if len(row.seats) > 1 else ""
         if seat.fetch is None:
             free = f"; {show_bytes(seat.free)} free" if seat.free is not None else ""
-            yield f"<= size unknown (its source says no length){where}{free}"
+            why = "" if row.unread else " (its source says no length)"
+            yield f"<= size unknown{why}{where}{free}"
         elif seat.fetch == 0:
             yield f"weights held, or on their way{where}"
         else:
@@ -62,14 +63,14 @@ def _against(seat: Seat, where: str) -> str:
 
 
 def ready_line(row: Row) -> str:
-    """`about 2m50s: fetch 1m10s (measured: …) + start 1m40s (guess: …)`; what nobody can say is left out."""
+    """`about 2m50s: fetch 1m10s (measured: …) + start 1m40s (guess: …)`, or why there is no estimate."""
     parts = [
         f"{word} {show_seconds(timing.seconds)} ({timing.basis})"
         for word, timing in (("fetch", row.fetching), ("start", row.starting))
         if timing is not None
     ]
     if not parts:
-        return ""
+        return "no estimate: how large its weights are is not known, and no start of it has been measured"
     if row.seconds is None:
         return f"{' + '.join(parts)} + what nobody has measured"
     return f"about {show_seconds(_total(row.fetching, row.starting))}: {' + '.join(parts)}"

@@ -163,8 +163,9 @@ class _Told:
         if _comes(row):
             yield from self._memory(row)
             yield from (f"disk      {safe(line)}" for line in disk_line(row))
-            if ready := ready_line(row):
-                yield f"ready in  {safe(ready)}"
+            if row.unread:
+                yield f"warning   its source cannot be looked into: {safe(row.unread)}"
+            yield f"ready in  {safe(ready_line(row))}"
         if self._explain:
             yield from (f"rank {rank}: {safe(shlex.join(argv))}" for rank, argv in enumerate(row.commands))
 

@@ -31,7 +31,7 @@ class Row:
     `healing` what would happen anyway. `commands` are the engines' command lines, with `PROGRAM` and
     `WEIGHTS` for what only the node knows. `place` is the line that causes it, `blame` who wrote that. `left` are the nodes that a move leaves;
     rows of one `turn` happen together. `also` are the other differences behind it, each with its line, and
-    `more` how many there are beyond those.
+    `more` how many there are beyond those. `unread` is why its source could not be looked into.
     """
 
     symbol: Symbol
@@ -57,6 +57,7 @@ class Row:
     blame: str = ""
     also: tuple[tuple[str, str], ...] = ()
     more: int = 0
+    unread: str = ""
 
     @property
     def why(self) -> str:
@@ -158,13 +159,14 @@ def _create(steps: list[Step], told: Telling, because: str) -> Row:
         fetching=costs.fetching(seats, [spec.node for spec in specs], told.known.seen),
         starting=costs.starting(
             first,
-            first.source_bytes or (facts.download if facts else 0),
+            costs.weight(first, infos, facts),
             told.known.seen,
             told.before.get(first.model, ()),
         ),
         turn=steps[0].turn,
         also=change.also,
         more=change.more,
+        unread="" if facts is not None else told.known.unread.get(first.cache_name, ""),
     )
 
 

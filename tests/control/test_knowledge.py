@@ -92,6 +92,37 @@ def test_a_plan_says_the_bytes_that_its_source_told(tmp_path: pathlib.Path) -> N
     assert [row["fetch"] for row in said["rows"]] == [29_500_000_000]
 
 
+def test_a_plan_says_why_its_source_could_not_be_looked_into(tmp_path: pathlib.Path) -> None:
+    """On the row, once it is asked and while that is believed: what answers 404 will not be fetched either."""
+    reader = Reader(CannotRead("huggingface.co answered 404"))
+    made = plane(tmp_path, reader)
+    cards = tuple(Gpu(f"g{i}", "H100", 80 << 30) for i in range(4))
+
+    def row() -> str:
+        made.hears(events.Registered(NodeInfo("n0", "n0", gpus=cards)))
+        (found,) = made.call("POST", "/v1/plan", {"files": {"m.yaml": MODEL, "p.yaml": PROFILE}})[1]["rows"]
+        return str(found["unread"])
+
+    assert [row(), row()] == ["huggingface.co answered 404"] * 2
+    made.clock.at += 301
+    reader.answer = CannotRead("huggingface.co: connection refused")
+    assert row() == "huggingface.co: connection refused"
+    made.clock.at += 301
+    reader.answer = QWEN
+    assert row() == ""
+
+
+def test_a_source_that_says_nothing_in_time_is_told_as_that() -> None:
+    """After the patience of one plan."""
+
+    async def silent(_: Source) -> ModelFacts:
+        await asyncio.Event().wait()
+        raise AssertionError("unreachable")
+
+    knowledge = known(silent, Clock(), catalog(MODEL, PROFILE), patience=0.01)
+    assert list(knowledge.unread.values()) == ["nothing came within 0.01 s"]
+
+
 def test_a_standing_model_on_other_cards_is_looked_at_again(tmp_path: pathlib.Path) -> None:
     """What runs on four is not proven on five."""
     made = plane(tmp_path, Reader(QWEN))
@@ -196,6 +227,6 @@ def test_many_failures_are_forgotten_at_once() -> None:
     clock = SystemClock()
     knowledge = Knowledge(Reader(CannotRead("away")), clock, Bounds(most=4))
     began = clock.now()
-    knowledge._remember_failures(f"m{n}" for n in range(50_000))
+    knowledge._remember_failures((f"m{n}" for n in range(50_000)), "no")
     assert list(knowledge._failed) == ["m49996", "m49997", "m49998", "m49999"]
     assert clock.now() - began < 1.0

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from llmgw.catalog import hf_config
 from llmgw.catalog.facts import ModelFacts, Weights
 from llmgw.catalog.model import Catalog, Place, Profile
-from llmgw.fleet.node import Gpu, InstalledEngine, NodeInfo
+from llmgw.fleet.node import CachedWeights, Gpu, InstalledEngine, NodeInfo
 from llmgw.kit.chance import seeded
 from llmgw.planning.cards import spans
 from llmgw.planning.costs import Known, Memory, Part, Sample, Seat, Seen, memory
@@ -156,6 +156,36 @@ def test_a_creation_has_its_sums_and_an_estimate_with_its_basis() -> None:
     assert "overhead (estimate)" in text
     assert "29.5 GB; 1099.6 GB free -> 1070.1 GB" in text or "29.6 GB; " in text
     assert measured.digest == plan.digest
+
+
+def test_a_creation_without_an_estimate_says_why() -> None:
+    """Whether its source could not be looked into, or told no length: never nothing at all."""
+    model = a_model(profiles=("one",))
+    catalog = a_catalog(model, profiles=[vllm_profile()])
+    story = Story(vllm_node("n0"), catalog=None)
+    text = "\n".join(plan_lines(plan_of(story, catalog)))
+    assert "disk      <= size unknown (its source says no length)" in text
+    why = "how large its weights are is not known, and no start of it has been measured"
+    assert f"ready in  no estimate: {why}" in text
+    known = Known(unread={model.cache_name: "example.org answered 404\x1b[2J"})
+    text = "\n".join(plan_lines(plan_of(story, catalog, known)))
+    assert "disk      <= size unknown; " in text
+    assert "warning   its source cannot be looked into: example.org answered 404" in text
+    assert "\x1b" not in text
+
+
+def test_weights_that_a_node_has_are_as_large_as_they_are_there() -> None:
+    """Whatever their source says: how long a load takes is guessed from what lies on the disk."""
+    model = a_model(profiles=("one",))
+    held = CachedWeights(model.cache_name, model.source.canonical, 40 * 10**9)
+    story = Story(dataclasses.replace(vllm_node("n0"), weights=(held,)), catalog=None)
+    (row,) = plan_of(story, a_catalog(model, profiles=[vllm_profile()])).rows
+    assert row.held
+    assert row.starting is not None
+    assert row.starting.seconds == 20.0 + 20.0
+    assert "ready in  about 40s: start 40s (guess: 2.0 GB/s)" in "\n".join(
+        plan_lines(plan_of(story, a_catalog(model, profiles=[vllm_profile()])))
+    )
 
 
 def test_memory_is_that_of_the_card_that_was_chosen() -> None:

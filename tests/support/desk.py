@@ -152,6 +152,7 @@ class _Known:
 
     def __init__(self, given: Given) -> None:
         self.known, self.sizes = given.known.facts, given.desired.sizes
+        self.unread = given.known.unread
 
     async def learn(self, *_: object) -> None:
         return
