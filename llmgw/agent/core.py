@@ -10,7 +10,7 @@ the control plane may come twice or late, and then changes nothing but is answer
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import Literal
+from typing import Any, Literal
 
 from llmgw.catalog.sources import Source
 from llmgw.fleet.lifecycle import ALIVE, NEXT
@@ -22,6 +22,7 @@ from llmgw.wire import messages
 Order = messages.Assign | messages.Start | messages.Stop
 SERVED: tuple[State, ...] = ("ready", "draining")
 """States in which clients were sent to it."""
+Beyond = Mapping[str, Any]
 FailureKey = tuple[str, str]
 """(model, generation)."""
 
@@ -43,7 +44,8 @@ class Kept:
     """One shard of this node. `deadline` is when a start has failed; None = nothing is due.
 
     A `refused` shard holds neither GPUs nor ports. `swept` = no process of it is left, or none ever was.
-    `served` is for how many seconds one that failed had been ready.
+    `served` is for how many seconds one that failed had been ready. `beyond` are the keys of its spec that only a newer
+    release knows.
     """
 
     spec: ShardSpec
@@ -58,6 +60,7 @@ class Kept:
     refused: bool = False
     swept: bool = True
     served: float = 0.0
+    beyond: Beyond = dataclasses.field(default_factory=dict)
 
     def status(self, now: float) -> ShardStatus:
         """As it is reported."""
@@ -119,6 +122,10 @@ class AgentState:
     def statuses(self, now: float) -> tuple[tuple[ShardSpec, ShardStatus], ...]:
         """Every shard as Register says it."""
         return tuple((kept.spec, kept.status(now)) for kept in self.shards.values())
+
+    def beyond(self) -> Mapping[ShardKey, Beyond]:
+        """What specs have that only a newer release knows: said back as it came."""
+        return {key: kept.beyond for key, kept in self.shards.items() if kept.beyond}
 
     def failures(self, now: float) -> tuple[Failure, ...]:
         """What is remembered of failed starts, as Register says it."""
@@ -284,6 +291,7 @@ class Adopted:
     state: Literal["starting", "started", "ready"]
     age: float
     stands: float
+    beyond: Beyond = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -368,6 +376,7 @@ class Launch:
     """Execute the engine; answered by Launched or LaunchFailed."""
 
     spec: ShardSpec
+    beyond: Beyond = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -473,23 +482,23 @@ def wake_at(state: AgentState) -> float | None:
 def _commanded(state: AgentState, command: Order, now: float) -> Step:
     match command:
         case messages.Assign():
-            return _assign(state, command.spec, now)
+            return _assign(state, command.spec, command.beyond, now)
         case messages.Start():
             return _start(state, command, now)
         case messages.Stop():
             return _stop(state, command, now)
 
 
-def _assign(state: AgentState, spec: ShardSpec, now: float) -> Step:
+def _assign(state: AgentState, spec: ShardSpec, beyond: Beyond, now: float) -> Step:
     if spec.key in state.shards:
         return state, (_report(state.shards[spec.key], now),)
     refusal = _refusal(state, spec)
     if refusal:
-        kept = Kept(spec, "failed", now, reason=f"refused: {refusal}", refused=True)
+        kept = Kept(spec, "failed", now, reason=f"refused: {refusal}", refused=True, beyond=beyond)
         room = len(state.shards) < state.limits.shards
         return (_put(state, [kept]) if room else state), (_report(kept, now),)
     wanted = not _waiting(state, spec.cache_name)
-    kept = Kept(spec, "assigned", now)
+    kept = Kept(spec, "assigned", now, beyond=beyond)
     fetch = (Fetch(spec.source, spec.source_bytes),) if wanted else ()
     return _put(state, [kept]), (*fetch, _report(kept, now))
 
@@ -559,7 +568,7 @@ def _start(state: AgentState, command: messages.Start, now: float) -> Step:
     if refusal := _no_cards(state, kept.spec):  # somebody came while its weights did
         return _fail(state, [kept], f"refused: {refusal}", now)
     started = _moved(kept, "starting", now, deadline=now + kept.spec.profile.start_deadline, swept=False)
-    return _put(state, [started]), (Launch(kept.spec), _report(started, now))
+    return _put(state, [started]), (Launch(kept.spec, kept.beyond), _report(started, now))
 
 
 def _stop(state: AgentState, command: messages.Stop, now: float) -> Step:
@@ -652,7 +661,16 @@ def _adopted(state: AgentState, event: Adopted, now: float) -> Step:
         return state, ()
     since, begun = now - event.stands, now - event.age
     deadline = None if event.state == "ready" else begun + event.spec.profile.start_deadline
-    kept = Kept(event.spec, event.state, since, pid=event.pid, adopted=True, deadline=deadline, swept=False)
+    kept = Kept(
+        event.spec,
+        event.state,
+        since,
+        pid=event.pid,
+        adopted=True,
+        deadline=deadline,
+        swept=False,
+        beyond=event.beyond,
+    )
     return _put(state, [kept]), (_report(kept, now),)
 
 

@@ -9,6 +9,7 @@ import logging
 import os
 import pathlib
 from collections.abc import Mapping
+from typing import Any
 
 from llmgw.agent import logs, marks, process, procfs
 from llmgw.agent.cgroups import Cgroups
@@ -62,8 +63,13 @@ class Launcher:
         process.must_be_executable(self._program(kind))
         return _wanted(weights, kind)
 
-    def launch(self, spec: ShardSpec, model: pathlib.Path) -> Launched:
-        """Execute the engine of `spec` with what was chosen. Raises Failed or OSError; then nothing of it runs."""
+    def launch(
+        self, spec: ShardSpec, model: pathlib.Path, beyond: Mapping[str, Any] | None = None
+    ) -> Launched:
+        """Execute the engine of `spec` with what was chosen. Raises Failed or OSError; then nothing of it runs.
+
+        `beyond` are keys of the spec that only a newer release knows: its record keeps them.
+        """
         kind = adapter(spec.profile.engine)
         program = self._program(kind)
         must_be_free(spec)
@@ -71,7 +77,8 @@ class Launcher:
         _must_be_passable(spec, line)
         cookie, output = marks.new_cookie(), logs.path_of(self._logs, spec.key)
         group = self.cgroups.make(cookie) if self.cgroups is not None else ""
-        record = Record(spec, Identity(cookie, group), argv=line.argv, log=str(output))
+        kept = {"spec": beyond} if beyond else {}
+        record = Record(spec, Identity(cookie, group), argv=line.argv, log=str(output), kept=kept)
         try:
             self._intend(record)
             return self._fork(record, line)

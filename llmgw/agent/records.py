@@ -22,6 +22,8 @@ from llmgw.agent.marks import Identity, shard_name
 from llmgw.fleet.shard import ShardKey, ShardSpec
 from llmgw.kit.files import read_regular, sync_directory, write_atomic
 from llmgw.kit.text import safe
+from llmgw.wire.messages import not_known
+from llmgw.wire.unknown import merged
 
 VERSION = 1
 
@@ -43,6 +45,11 @@ class Record:
     log: str = ""
     kept: Mapping[str, Any] = dataclasses.field(default_factory=dict, compare=False)
     version: int = dataclasses.field(default=VERSION, compare=False)
+
+    @property
+    def beyond(self) -> Mapping[str, Any]:
+        """The keys of its spec that only a newer release knows."""
+        return not_known(self.kept.get("spec", {}), self.spec)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -163,7 +170,7 @@ _BODY: pydantic.TypeAdapter[Record] = pydantic.TypeAdapter(Record)
 
 def encode(record: Record) -> bytes:
     """The bytes of a record's file: version, sha256, body."""
-    body = _merged(record.kept, _BODY.dump_python(record, mode="json", exclude={"kept", "version"}))
+    body = merged(record.kept, _BODY.dump_python(record, mode="json", exclude={"kept", "version"}))
     text = _canonical(body)
     whole = {"v": record.version, "sha256": hashlib.sha256(text.encode()).hexdigest(), "body": body}
     return _canonical(whole).encode() + b"\n"
@@ -200,12 +207,3 @@ def _shard_of(path: pathlib.Path) -> str:
 
 def _canonical(value: object) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
-
-
-def _merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """`new`, with the keys that only `old` has; down through mappings."""
-    merged = {**old, **new}
-    for key, value in new.items():
-        if isinstance(value, Mapping) and isinstance(old.get(key), Mapping):
-            merged[key] = _merged(old[key], value)
-    return merged

@@ -256,7 +256,7 @@ class _Agent:
             shards=state.statuses(now),
             failures=state.failures(now),
             progress=self._weights.progress(),
-        )
+        ).with_beyond(state.beyond())
 
     def _tell(self, info: NodeInfo) -> None:
         """What the control plane decides by from now on is what its orders are judged by."""

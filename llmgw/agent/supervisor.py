@@ -187,7 +187,8 @@ class Supervisor:
         self._engines[key] = engine = _Engine(record, tree=tree)
         age = procfs.age(record.identity.ticks) if record.identity.ticks else 0.0
         stands = procfs.age(record.reached_at) if record.reached_at else age
-        self.tell(core.Adopted(record.spec, record.identity.pid, record.reached, age, stands))
+        pid = record.identity.pid
+        self.tell(core.Adopted(record.spec, pid, record.reached, age, stands, record.beyond))
         if leader is None:
             self.tell(core.Exited(key, "its leader died while no agent was watching"))
             return
@@ -273,7 +274,7 @@ class Supervisor:
         async with engine.lock:
             try:
                 model = await self._weights.beside(lambda: self._chosen(spec))
-                launched = self._launcher.launch(spec, model)
+                launched = self._launcher.launch(spec, model, command.beyond)
             except LlmgwError as error:
                 self.tell(core.LaunchFailed(spec.key, safe(error.said)))
             except OSError as error:

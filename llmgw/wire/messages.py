@@ -1,10 +1,12 @@
 """What is said between the control plane and its peers: agents and gateways.
 
-Versioned by `PROTOCOL`; a tagged union on `kind`. Unknown keys are ignored, absent ones take their
-default, an unknown command is answered `unsupported`. Ages travel, never clock readings, but for the answer
+Versioned by `PROTOCOL`; a tagged union on `kind`. Unknown keys are ignored, those of a shard's spec also kept and said
+again: a newer control plane gets its own spec back. Absent ones take their default, an unknown command is answered `unsupported`. Ages travel, never clock readings, but for the answer
 to `Clock`: people read that, and nothing is decided by it.
 """
 
+import json
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import pydantic
@@ -12,6 +14,7 @@ import pydantic
 from llmgw.fleet.node import CachedWeights, NodeInfo
 from llmgw.fleet.routes import Routes
 from llmgw.fleet.shard import Failure, Progress, ShardKey, ShardSpec, ShardStatus
+from llmgw.wire.unknown import beyond, merged
 
 PROTOCOL = 1
 
@@ -46,6 +49,18 @@ class Register(Message):
     shards: tuple[tuple[ShardSpec, ShardStatus], ...] = ()
     failures: tuple[Failure, ...] = ()
     progress: tuple[Progress, ...] = ()
+    _beyond: Mapping[ShardKey, Mapping[str, Any]] = pydantic.PrivateAttr(default_factory=dict)
+
+    @property
+    def beyond(self) -> Mapping[ShardKey, Mapping[str, Any]]:
+        """The keys of its specs that this release does not know, as they came."""
+        return self._beyond
+
+    def with_beyond(self, kept: Mapping[ShardKey, Mapping[str, Any]]) -> "Register":
+        """The same, its specs said with these keys."""
+        copy = self.model_copy()
+        copy._beyond = kept  # noqa: SLF001 - our own copy
+        return copy
 
 
 class Report(Message):
@@ -112,6 +127,18 @@ class Assign(Command):
 
     kind: Literal["assign"] = "assign"
     spec: ShardSpec
+    _beyond: Mapping[str, Any] = pydantic.PrivateAttr(default_factory=dict)
+
+    @property
+    def beyond(self) -> Mapping[str, Any]:
+        """The keys of its spec that this release does not know, as they came."""
+        return self._beyond
+
+    def with_beyond(self, kept: Mapping[str, Any]) -> "Assign":
+        """The same, with these keys."""
+        copy = self.model_copy()
+        copy._beyond = kept  # noqa: SLF001 - our own copy
+        return copy
 
 
 class Start(Command):
@@ -256,12 +283,16 @@ _UP: pydantic.TypeAdapter[Up] = pydantic.TypeAdapter(Annotated[Up, pydantic.Fiel
 _DOWN: pydantic.TypeAdapter[Down] = pydantic.TypeAdapter(
     Annotated[Down, pydantic.Field(discriminator="kind")]
 )
+_SPEC: pydantic.TypeAdapter[ShardSpec] = pydantic.TypeAdapter(ShardSpec)
 _DOWN_KINDS = frozenset(cls.model_fields["kind"].default for cls in Down.__args__)
 
 
 def encode(message: Message) -> bytes:
     """One message as UTF-8 JSON, without its length."""
-    return message.__pydantic_serializer__.to_json(message)
+    data: bytes = message.__pydantic_serializer__.to_json(message)
+    if isinstance(message, Register) and message.beyond:
+        return _whole(message, data)
+    return data
 
 
 def decode_up(data: bytes) -> Up:
@@ -272,9 +303,37 @@ def decode_up(data: bytes) -> Up:
 def decode_down(data: bytes) -> Down | Unknown:
     """What the control plane said. A kind of a newer release comes back as `Unknown`."""
     try:
-        return _DOWN.validate_json(data)
+        found = _DOWN.validate_json(data)
     except pydantic.ValidationError:
         unknown = Unknown.model_validate_json(data)
         if unknown.kind in _DOWN_KINDS:
             raise
         return unknown
+    if isinstance(found, Assign) and (kept := _kept(data, found.spec)):
+        return found.with_beyond(kept)
+    return found
+
+
+def _kept(data: bytes, spec: ShardSpec) -> Mapping[str, Any]:
+    """The unknown keys of an Assign; none where one has a number that cannot be said again (not finite, or too long)."""
+    try:
+        kept = not_known(json.loads(data)["spec"], spec)
+        json.dumps(kept, allow_nan=False)
+    except ValueError:
+        return {}
+    return kept
+
+
+def not_known(said: Mapping[str, Any], spec: ShardSpec) -> Mapping[str, Any]:
+    """What a spec as it came has beyond `spec`, which it was understood as."""
+    return beyond(said, _SPEC.dump_python(spec, mode="json"))
+
+
+def _whole(register: Register, data: bytes) -> bytes:
+    """A registration with what its specs have beyond what this release knows."""
+    said = json.loads(data)
+    said["shards"] = [
+        [merged(register.beyond.get(known.key, {}), spec), status]
+        for (known, _), (spec, status) in zip(register.shards, said["shards"], strict=True)
+    ]
+    return json.dumps(said, separators=(",", ":")).encode()
