@@ -28,7 +28,6 @@ class Timers:
     ack: float = 10.0
     """An order that changed nothing for this long is sent again; an assignment that no report confirms
     for three times this long is given up."""
-    worker_start: float = 300.0
     backoff_base: float = 5.0
     backoff_cap: float = 300.0
     backoff_reset: float = 300.0

@@ -1,7 +1,10 @@
 """Stories of the reconciler: each docstring is the moral."""
 
 import dataclasses
+import pathlib
+import re
 
+import llmgw
 from llmgw.fleet import events
 from llmgw.fleet.expiry import Timers
 from llmgw.fleet.node import Gpu
@@ -505,3 +508,31 @@ def test_a_control_plane_without_a_catalog_takes_no_names_from_gateways() -> Non
     after.adopts(before.desired.catalog).decides()
     assert not after.ledger.routes.partial
     assert after.ledger.routes.models
+
+
+def test_a_worker_that_does_not_start_ends_its_gang_and_rank_0_is_never_run() -> None:
+    """Its agent's `start_deadline` is the bound: the whole replica goes, with that reason, and waits its back-off."""
+    gang = a_profile("gang", nodes=2)
+    story = Story(a_node("n0"), a_node("n1"), catalog=a_catalog(a_model(profiles=("gang",)), profiles=[gang]))
+    ranks = [action.spec.key for action in story.decides() if isinstance(action, Assign)]
+    for key in ranks:
+        story.says(key, "held")
+    assert [action.key for action in story.decides() if isinstance(action, Start)] == [ranks[1]]
+    story.says(ranks[1], "starting").after(1200)
+    assert story.decides() == ()
+    said = "not ready 20m after its start (start_deadline); it was starting"
+    story.says(ranks[1], "failed", reason=said)
+    stops = story.decides()
+    assert set(kinds(stops)) == {"stop"}
+    assert {action.because for action in stops if isinstance(action, Stop)} == {f"rank 1: {said}"}
+    (trouble,) = story.ledger.troubles.values()
+    assert (trouble.failures, trouble.reason) == (1, f"rank 1: {said}")
+
+
+def test_every_timer_is_read_by_something() -> None:
+    """One that can be set and changes nothing is a promise that nobody keeps."""
+    package = pathlib.Path(llmgw.__file__).parent
+    sources = [path.read_text() for path in package.rglob("*.py") if path.name != "expiry.py"]
+    used = {name for text in sources for name in re.findall(r"timers\.(\w+)", text)}
+    used |= set(re.findall(r"timers\.(\w+)", (package / "fleet" / "expiry.py").read_text()))
+    assert {field.name for field in dataclasses.fields(Timers)} <= used
