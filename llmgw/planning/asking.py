@@ -23,6 +23,7 @@ from llmgw.fleet.node import NodeInfo
 from llmgw.fleet.world import Fleet
 from llmgw.kit.chance import Chance
 from llmgw.kit.text import count
+from llmgw.planning import bereft
 from llmgw.planning.board import Board
 from llmgw.planning.costs import Known
 from llmgw.planning.desired import Desired
@@ -97,6 +98,8 @@ def answer(
     plan = planned(new)
     if base is not None:
         plan = split(plan, planned(dataclasses.replace(new, catalog=base)))
+    if asked.without_nodes:
+        plan = bereft.told(plan, given.fleet, [_node(given.fleet, name) for name in asked.without_nodes])
     if supposed:  # it is of another fleet, so it is another plan: nobody applies this one by its id
         plan = dataclasses.replace(plan, digest=_supposing(plan.digest, supposed))
     plan = dataclasses.replace(plan, cluster=given.cluster, applied=given.applied, suppose=supposed)

@@ -16,7 +16,7 @@ from llmgw.kit.units import show_bytes, show_seconds
 from llmgw.planning.cards import spans
 from llmgw.planning.fired import options
 from llmgw.planning.plan import NotPlaced, Plan
-from llmgw.planning.render import SECTIONS, counts, how_long, plan_lines, refusal_lines, told_rows
+from llmgw.planning.render import counts, how_long, plan_lines, refusal_lines, sections, told_rows
 from llmgw.planning.rows import Row
 
 LIMIT = 65_536
@@ -103,7 +103,7 @@ def _body(plan: Plan, apply: str) -> list[str]:
         lines += ["> [!WARNING]", f"> {escaped(said)}", ""]
     for guard in plan.guards:
         lines += ["> [!CAUTION]", f"> blocked: {escaped(guard.said)}", ""]
-    for origin, title in SECTIONS.items():
+    for origin, title in sections(plan):
         rows = [row for row in told_rows(plan) if row.origin == origin]
         waiting = [item for item in plan.unplaced if item.origin == origin]
         if rows or waiting:

@@ -46,7 +46,7 @@ class NotPlaced:
     """A wanted replica that fits nowhere. `reasons` are (node, rule, why), one per node and rule, at most
     `MOST_REASONS` of `nodes` nodes. `would_fit` are changes with which it would fit, the nearest first.
     `stay` are the replicas that it was to take over from: they serve on. `short` says of a gang that the nodes
-    without a reason are too few.
+    without a reason are too few. `because` is what is supposed that costs it its place.
     """
 
     model: str
@@ -57,11 +57,13 @@ class NotPlaced:
     would_fit: tuple[str, ...] = ()
     stay: tuple[str, ...] = ()
     short: str = ""
+    because: str = ""
 
     @property
     def said(self) -> str:
         """`fits on none of 6 nodes`, or how many a gang needs and finds."""
-        return self.short or f"fits on none of {count(self.nodes, 'node')}"
+        said = self.short or f"fits on none of {count(self.nodes, 'node')}"
+        return f"{said}; {self.because}" if self.because else said
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -39,6 +39,9 @@ SECTIONS: dict[Origin, str] = {
 WITHOUT = "without "
 """How a supposition begins that takes a node away."""
 
+SUPPOSED = "Self-healing, as it would be then"
+"""Instead, where a node is supposed away: some of it follows from that."""
+
 _REASON = 3
 """The column of a row that gives way in a narrow terminal."""
 _STOPS = 12
@@ -58,7 +61,7 @@ def plan_lines(
     warnings = [f"  warning: {safe(said)}" for said in (*plan.alarms, *plan.warnings)]
     lines += [*warnings, ""] if warnings else []
     told = _Told(explain)
-    for origin, title in SECTIONS.items():
+    for origin, title in sections(plan):
         rows = [row for row in told_rows(plan) if row.origin == origin]
         waiting = [item for item in plan.unplaced if item.origin == origin]
         alone = plan.alone if origin == "healing" else ()
@@ -82,6 +85,13 @@ def plan_lines(
     if blocking and not plan.suppose:
         lines.append(f"  if that is meant: {safe(apply)} {safe(options(plan.guards))}")
     return [*lines, summary(plan)]
+
+
+def sections(plan: Plan) -> Iterator[tuple[Origin, str]]:
+    """(origin, title) of its parts, in their order."""
+    supposed = any(said.startswith(WITHOUT) for said in plan.suppose)
+    for origin, title in SECTIONS.items():
+        yield origin, SUPPOSED if supposed and origin == "healing" else title
 
 
 def summary_lines(plan: Plan, *, width: int | None = None) -> list[str]:
@@ -303,7 +313,7 @@ def summary(plan: Plan) -> str:
         return "No changes: the fleet is what the catalog asks for."
     number = counts(plan)
     unknown = f" + {number['fetch_unknown']} of unknown size" if number["fetch_unknown"] else ""
-    old = sum(item.origin != "change" for item in plan.unplaced)
+    old = sum(item.origin != "change" and not item.because for item in plan.unplaced)
     parts = [
         f"{number['add']} to add",
         f"{number['replace']} to replace",

@@ -9,6 +9,7 @@ from llmgw.errors import Failed
 from llmgw.kit.chance import seeded
 from llmgw.planning.asking import Asked, Given, answer
 from llmgw.planning.desired import Desired
+from llmgw.planning.markdown import comment
 from llmgw.planning.plan import Plan
 from llmgw.planning.render import plan_lines
 from tests.planning.story import Story, a_catalog, a_model, a_node, a_profile
@@ -71,10 +72,29 @@ def test_without_a_node_its_replicas_are_rebuilt_elsewhere() -> None:
     node = next(shard.spec.node for shard in story.fleet.shards.values())
     plan = ask(story, a_catalog(a_model("a")), Asked(without_nodes=(node,)))
     (row,) = plan.rows
-    assert (row.symbol, row.origin) == ("+", "healing")
+    (replica,) = {shard.spec.replica for shard in story.fleet.shards.values()}
+    assert (row.symbol, row.origin, row.replica, row.left) == ("=>", "healing", replica, (node,))
+    assert (row.code, row.said) == ("node_lost", f"node {node} is supposed away")
     assert row.nodes != (node,)
-    assert f"what if: without node {node}" in plan_lines(plan)
+    lines = plan_lines(plan)
+    assert f"what if: without node {node}" in lines
+    assert "Self-healing, as it would be then" in lines
+    assert "Self-healing, with or without this change" not in "\n".join([*lines, comment(plan)])
     assert node in story.fleet.nodes
+
+
+def test_what_happens_anyway_is_not_put_down_to_a_supposition() -> None:
+    """Only as many rebuilds as replicas were on the node; another that waits for a place has waited before."""
+    big = a_profile("big", gpus_per_node=8)
+    stuck = a_model("stuck", profiles=("big",))
+    story = served("a")
+    (node,) = {shard.spec.node for shard in story.fleet.shards.values()}
+    catalog = a_catalog(a_model("a"), stuck, profiles=[big])
+    story.adopts(catalog)
+    plan = ask(story, catalog, Asked(without_nodes=(node,)))
+    assert [row.model for row in plan.rows if row.code == "node_lost"] == ["a"]
+    (item,) = plan.unplaced
+    assert (item.model, item.origin, item.because) == ("stuck", "pending", "")
 
 
 def test_with_a_node_that_does_not_exist_yet() -> None:
@@ -139,5 +159,9 @@ def test_without_its_only_node_a_model_is_out() -> None:
     plan = ask(story, a_catalog(a_model("a")), Asked(without_nodes=("local",)))
     assert [(each.now, each.lowest, each.after) for each in plan.service] == [(1, 0, 0)]
     lines = plan_lines(plan)
+    (item,) = plan.unplaced
+    assert (item.origin, item.because) == ("healing", "node local is supposed away")
+    assert lines[-1].endswith("1 cannot be placed.")
+    assert "Already pending, with or without this change" not in lines
     assert "      node local is supposed away" in lines
     assert not [line for line in lines if "llmgw apply" in line or "has registered" in line]
