@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from llmgw.kit.chance import Chance
 from tests.sim import scenario
-from tests.sim.faults_node import NODE_KINDS
+from tests.sim.faults_node import NODE_KINDS, card_lost
 from tests.sim.faults_people import PEOPLE_KINDS
 from tests.sim.kinds import WAITS, Fault, Kind, Undo
 
@@ -337,6 +337,7 @@ KINDS: dict[str, Kind] = {
     "removal": Kind(removed, longest=200.0, most=2),
     **NODE_KINDS,
     **PEOPLE_KINDS,
+    "card-lost": Kind(card_lost, longest=500.0, most=5),
     "rename": Kind(renamed, longest=300.0, most=2),
     "alias-moves": _edit(_takes_the_name, most=3),
 }

@@ -100,6 +100,17 @@ def card_taken(world: "World", fault: Fault) -> Undo | None:
     return lambda: machine.leaves(stranger)
 
 
+def card_lost(world: "World", fault: Fault) -> Undo | None:
+    """A card falls off the bus: its engine ends, and the driver calls it healthy again after a reset."""
+    machine = list(world.machines.values())[fault.target % len(world.machines)]
+    left = [gpu.uuid for gpu in machine.gpus if gpu.uuid not in machine.fallen]
+    if not machine.on or not left:
+        return None
+    card = left[fault.target // len(world.machines) % len(left)]
+    machine.loses(card)
+    return lambda: machine.finds(card)
+
+
 def trap(world: "World", fault: Fault) -> None:
     """Something on a machine will go wrong the next time that it is done."""
     world.machines[world.pick_machine(fault)].traps[fault.kind] = fault.size

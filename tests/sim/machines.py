@@ -87,7 +87,9 @@ class Neighbours(Judge, Protocol):
 
 
 class Machine:
-    """One node's hardware and operating system. `boot` counts its boots."""
+    """One node's hardware and operating system. `boot` counts its boots; `fallen` are cards that the driver has lost, and
+    since when.
+    """
 
     def __init__(self, clock: Clockwork, name: str, gpus: tuple[Gpu, ...], world: Neighbours) -> None:
         self.clock = clock
@@ -100,6 +102,7 @@ class Machine:
         self.shelf = Shelf()
         self.launches = 0
         self.traps: dict[str, float] = {}
+        self.fallen: dict[str, float] = {}
         self.strangers: list[Process] = []
         self.squatters: list[Process] = []
         self.epoch = 0
@@ -143,10 +146,14 @@ class Machine:
             charged = engine.cookie in undescribed and engine.phase != "starting"
             if charged if engine.alive else self.clock.now < engine.free_at:
                 taken |= set(engine.spec.gpus)
-        if not taken:
+        if not taken and not self.fallen:
             return self.gpus
         return tuple(
-            dataclasses.replace(gpu, foreign=gpu.memory_total // 2) if gpu.uuid in taken else gpu
+            dataclasses.replace(gpu, healthy=False)
+            if gpu.uuid in self.fallen
+            else dataclasses.replace(gpu, foreign=gpu.memory_total // 2)
+            if gpu.uuid in taken
+            else gpu
             for gpu in self.gpus
         )
 
@@ -226,6 +233,19 @@ class Machine:
             self.kernel.exit(process)
         if leader:
             self.kernel.exit(first)
+
+    def loses(self, card: str) -> None:
+        """The driver has lost a card, and with it who computes there."""
+        self.fallen[card] = self.clock.now
+        for engine in self.living():
+            if card in engine.spec.gpus:
+                self.kill(engine)
+        self._world.room_changed(self.name)
+
+    def finds(self, card: str) -> None:
+        """The card was reset."""
+        del self.fallen[card]
+        self._world.room_changed(self.name)
 
     def stranger(self, gpu: str = "", like: Process | None = None) -> Process:
         """A process of somebody else, with the pid, the ticks and a session of one that was there before."""

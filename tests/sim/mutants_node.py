@@ -8,7 +8,7 @@ from llmgw.agent import adopt, answer, collect, core, fetch, manifest, marks, pa
 from llmgw.agent.kernel import LINUX, live
 from llmgw.fleet import world
 from llmgw.gateway import exchange
-from llmgw.planning import gc, placement
+from llmgw.planning import gc, placement, stock
 from llmgw.routing import retry, table
 from tests.sim.planting import Mutant, always
 
@@ -96,6 +96,18 @@ def _strangers_hold_nothing(right: Any) -> Any:
         return right(types.SimpleNamespace(free={kind: cards}), profile, spare, kind)
 
     return usable
+
+
+def _lost_cards_hold(right: Any) -> Any:
+    """A card is a card, whatever the driver says of it."""
+
+    def room(info: Any, specs: Any) -> Any:
+        cards = (
+            None if info.gpus is None else tuple(dataclasses.replace(gpu, healthy=True) for gpu in info.gpus)
+        )
+        return right(dataclasses.replace(info, gpus=cards), specs)
+
+    return room
 
 
 # --- weights ---------------------------------------------------------------------------------
@@ -306,6 +318,9 @@ NODE_MUTANTS: dict[str, Mutant] = {
         _strangers_hold_nothing,
         meets="card-taken",
         rare=True,
+    ),
+    "lost-cards-hold": Mutant(
+        "a card that the driver has lost is given away", stock, "room", _lost_cards_hold, meets="card-lost"
     ),
 }
 """Planted bugs of the node, by name."""

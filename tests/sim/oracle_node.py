@@ -112,15 +112,19 @@ class NodeOracle:
         self._world.clock.at(by, check)
 
     def ordered(self, action: actions.Action) -> None:
-        """S13: a card of a stranger is offered to nobody. S2: no disk is promised twice."""
+        """S13: a card of a stranger is offered to nobody. S2: neither is a lost one, and no disk is promised twice."""
         if not isinstance(action, actions.Assign):
             return
         self._has_room(action.spec)
         node, now = action.spec.node, self._world.clock.now
-        taken = self._world.machines[node].taken()
-        for gpu in action.spec.gpus if taken else ():
-            long = gpu in taken and min(now - taken[gpu], now - self._world.calm_since(node)) > SEEN
-            require(not long, "S13", f"{action.spec.replica} gets {gpu}, which a stranger holds")
+        taken, fallen = self._world.machines[node].taken(), self._world.machines[node].fallen
+        for gpu in action.spec.gpus if taken or fallen else ():
+            for bad, code, what in (
+                (taken, "S13", "a stranger holds"),
+                (fallen, "S2", "the driver has lost"),
+            ):
+                long = gpu in bad and min(now - bad[gpu], now - self._world.calm_since(node)) > SEEN
+                require(not long, code, f"{action.spec.replica} gets {gpu}, which {what}")
 
     def _has_room(self, spec: ShardSpec) -> None:
         """S2: what lies on the disk, and all that was promised to it, is not more than the disk."""

@@ -208,5 +208,12 @@ def sound(catalog: Catalog) -> bool:
 
 
 def returned(catalog: Catalog, model: Model) -> Catalog:
-    """The catalog with a model that it once had."""
-    return dataclasses.replace(catalog, models={**catalog.models, model.name: model})
+    """The catalog with a model that it once had, but for the names that are others' by now."""
+    others = [each for each in catalog.models.values() if each.name != model.name]
+    taken = {name for each in others for name in (each.name, *each.aliases)}
+    back = dataclasses.replace(model, aliases=tuple(name for name in model.aliases if name not in taken))
+    models = {
+        each.name: dataclasses.replace(each, aliases=tuple(a for a in each.aliases if a != model.name))
+        for each in others
+    }
+    return dataclasses.replace(catalog, models={**models, model.name: back})
