@@ -51,7 +51,10 @@ class Standing(contextlib.AbstractContextManager["Standing"]):
         stage.model("alpha")
         Story(stage).apply("one model", within=60.0)
         self.process = psutil.Process(self.control.pid)
-        must(self.proof()["models"] == {"alpha": {"ready": 1, "wanted": 1}}, "the catalog is served")
+        must(
+            self.proof()["models"] == {"alpha": {"ready": 1, "wanted": 1, "silent": 0}},
+            "the catalog is served",
+        )
 
     def _node_is_ready(self) -> bool:
         self.control.must_run()
