@@ -8,10 +8,9 @@ from collections.abc import Collection
 
 import psutil
 
-from llmgw.agent import procfs
 from llmgw.agent.gpus import Gpus
 from llmgw.agent.mounts import Mounts
-from llmgw.agent.sockets import LISTEN
+from llmgw.agent.ports import taken
 from llmgw.fleet.node import InstalledEngine, NodeInfo
 
 DISK_STEP = 1 << 30
@@ -58,10 +57,13 @@ def told(info: NodeInfo) -> tuple[object, ...]:
 
 
 def foreign_ports(ports: tuple[int, int], ours: Collection[int]) -> tuple[int, ...]:
-    """The ports of our range that somebody else listens on, ascending."""
-    listening = {socket.local_port for socket in procfs.sockets() if socket.state == LISTEN}
+    """The ports of our range that somebody else holds, ascending. Raises OSError.
+
+    Ours are not tried: an engine may be about to bind them.
+    """
     first, last = ports
-    return tuple(sorted(port for port in listening if first <= port <= last and port not in ours))
+    held = frozenset(ours)
+    return taken(port for port in range(first, last + 1) if port not in held)
 
 
 def engines_by_name(found: Collection[InstalledEngine]) -> dict[str, str]:

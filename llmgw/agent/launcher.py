@@ -11,11 +11,10 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from llmgw.agent import logs, marks, process, procfs
+from llmgw.agent import logs, marks, ports, process
 from llmgw.agent.cgroups import Cgroups
 from llmgw.agent.marks import Identity
 from llmgw.agent.records import Record, Records
-from llmgw.agent.sockets import LISTEN
 from llmgw.agent.sweep import Tree
 from llmgw.engines.base import Adapter, CommandLine
 from llmgw.engines.registry import adapter
@@ -128,12 +127,9 @@ def inherited() -> Mapping[str, str]:
 
 
 def must_be_free(spec: ShardSpec) -> None:
-    """Raises Failed where a port of the shard is listened on, with who holds it."""
-    for socket in procfs.sockets():
-        if socket.state == LISTEN and socket.local_port in spec.ports:
-            pid = procfs.holder(socket.inode)
-            who = f"pid {pid}" if pid else "a process that this user may not see"
-            raise Failed(f"port {socket.local_port} is held by {who}")
+    """Raises Failed where a port of the shard cannot be bound, with who holds it, OSError where none can be tried."""
+    for port in ports.taken(spec.ports):
+        raise Failed(f"port {port} is held by {ports.holder(port)}")
 
 
 def _must_be_passable(spec: ShardSpec, line: CommandLine) -> None:

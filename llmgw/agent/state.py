@@ -7,7 +7,6 @@ name may change, a restarted agent is the same node.
 import contextlib
 import dataclasses
 import json
-import logging
 import os
 import pathlib
 import re
@@ -22,8 +21,6 @@ from llmgw.errors import Failed
 from llmgw.kit.files import read_regular, write_atomic
 from llmgw.kit.locks import hold
 from llmgw.kit.state_files import from_json, read_state
-
-log = logging.getLogger(__name__)
 
 _NODE_ID = re.compile(r"[0-9a-f]{12}", re.ASCII)
 
@@ -81,7 +78,6 @@ class StateDir:
         (node,) = named
         write_atomic(path, node.encode())
         self.recovered = (f"{path} was {was}: this is node {node}, by the records of what it runs",)
-        log.warning("%s", self.recovered[0])
         return node
 
     def obeyed(self) -> Obeyed:

@@ -199,13 +199,15 @@ def test_a_start_that_dies_says_the_engines_own_last_error(house: House) -> None
     asyncio.run(story())
 
 
-def test_a_port_that_is_held_is_no_start(house: House) -> None:
-    """A foreign listener in the shard's block: refused before exec, with its pid."""
+@pytest.mark.parametrize("listens", [True, False])
+def test_a_port_that_is_held_is_no_start(house: House, *, listens: bool) -> None:
+    """A foreign listener in the shard's block, or a connection from there: refused before exec, with its pid."""
 
     async def story() -> None:
         async with house.agent() as agent:
             shard = house.spec()
-            with socket.create_server(("127.0.0.1", shard.port + 3)):
+            first, second = (("127.0.0.1", shard.port + n) for n in ((3, 15) if listens else (15, 3)))
+            with socket.create_server(first), socket.create_connection(first, source_address=second):
                 await launched(agent, shard)
                 assert house.last(shard.key).reason == f"port {shard.port + 3} is held by pid {os.getpid()}"
                 assert house.marked() == []
