@@ -5,7 +5,7 @@ import pathlib
 import click
 
 from llmgw.cli import names
-from llmgw.cli.options import PATH, Duration, catalog_argument, server_option
+from llmgw.cli.options import PATH, Duration, catalog_argument, lines_option, server_option
 from llmgw.cli.overrides import override_options
 from llmgw.planning.fired import Allowed
 
@@ -45,6 +45,7 @@ from llmgw.planning.fired import Allowed
     help="Follow the apply of a revision, by default the newest; change nothing.",
 )
 @click.option("-m", "--message", default="", help="Kept with the revision.")
+@lines_option
 @server_option
 def command(
     *,
@@ -57,6 +58,7 @@ def command(
     timeout: float,
     attach: int | None,
     message: str,
+    output: str,
     server: str | None,
 ) -> int:
     """Make the fleet serve the catalog below PATH (default: ./catalog).
@@ -70,6 +72,8 @@ def command(
     from llmgw.cli.doing import apply
 
     if attach is not None:
-        return apply.attach(attach, timeout, server)
-    asked = apply.Asked(expect, saved, allowed, yes=yes, wait=wait, limit=timeout, message=message)
+        return apply.attach(attach, timeout, server, output)
+    asked = apply.Asked(
+        expect, saved, allowed, yes=yes, wait=wait, limit=timeout, message=message, output=output
+    )
     return apply.run(path, asked, server)

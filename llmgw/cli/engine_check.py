@@ -7,12 +7,12 @@ ended, whatever it is.
 import click
 
 from llmgw.cli import names
-from llmgw.cli.options import output_option, server_option
+from llmgw.cli.options import document_option, server_option
 
 
 @click.command()
 @click.argument("node", shell_complete=names.nodes)
-@output_option
+@document_option
 @server_option
 def command(node: str, output: str, server: str | None) -> int:
     """Run the version command of every engine that NODE has found, and show what each says.

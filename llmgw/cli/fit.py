@@ -5,7 +5,7 @@ import pathlib
 import click
 
 from llmgw.cli import names
-from llmgw.cli.options import PATH, Size, hub_option, output_option
+from llmgw.cli.options import PATH, Size, document_option, hub_option
 
 
 @click.command()
@@ -23,7 +23,7 @@ from llmgw.cli.options import PATH, Size, hub_option, output_option
 )
 @click.option("--gpu-memory", type=Size(), help="Memory of one card (80GiB), instead of the profile's.")
 @hub_option
-@output_option
+@document_option
 def command(
     source: str,
     profile: str,

@@ -13,6 +13,7 @@ from typing import Any
 
 from llmgw.cli.client import Client
 from llmgw.cli.exits import Exit
+from llmgw.cli.lines import OFF, Lines
 from llmgw.cli.live import Plain, Region, region
 from llmgw.cli.moving import Estimates, at_rest, failure_hint, mark, moving, without_place, worth_a_line
 from llmgw.errors import LlmgwError, Unreachable
@@ -46,19 +47,21 @@ class Followed:
     whole: bool = False
 
 
-def follow(client: Client, followed: Followed, limit: float) -> int:
+def follow(client: Client, followed: Followed, limit: float, lines: Lines = OFF) -> int:
     """Until nothing of the apply is outstanding, or nothing but what fits nowhere, or `limit` seconds.
 
-    Returns the exit code.
+    Returns the exit code. `lines` has everything too, for scripts.
     """
     with region(sys.stderr) as shown:
-        return _Follower(client, followed, shown).run(limit)
+        return _Follower(client, followed, shown, lines).run(limit)
 
 
 class _Follower:
     """One look after the other."""
 
-    def __init__(self, client: Client, followed: Followed, shown: Region) -> None:
+    def __init__(self, client: Client, followed: Followed, shown: Region, lines: Lines) -> None:
+        self._lines, self._last = lines, ""
+        self._came: Mapping[str, Any] = {}
         self._client, self._number, self._event = client, followed.number, followed.event
         self._shown, self._clock = shown, SystemClock()
         self._plan, self._whole = followed.plan, followed.whole
@@ -78,6 +81,10 @@ class _Follower:
             except Unreachable as error:
                 code = self._without_answer(error, limit)
             if code is not None:
+                took = round(self._clock.now() - self._began, 3)
+                self._lines.say(
+                    "summary", self._last, revision=self._number, exit_code=int(code), seconds=took
+                )
                 return code
             time.sleep(POLL)
 
@@ -98,6 +105,7 @@ class _Follower:
             self._said_at = self._clock.now()
             rows: tuple[ReplicaRow, ...] = self._client.read(tuple[ReplicaRow, ...], "/v1/replicas")
             self._shown.draw(moving(rows, self._estimates))
+            self._tell_progress(rows)
             if self._is_stuck(rows, told["waiting"]):
                 return self._end_without_place(rows, told["waiting"])
         return None
@@ -158,9 +166,18 @@ class _Follower:
         self._say(f"{rest}. Why: llmgw why {first}   Undo: llmgw rollback")
         return Exit.FAILED
 
+    def _tell_progress(self, rows: Iterable[ReplicaRow]) -> None:
+        """To scripts, of those whose bytes have moved since they were told."""
+        came = {row.replica: row.progress.received for row in rows if row.progress is not None}
+        for row in rows:
+            if came.get(row.replica) != self._came.get(row.replica):
+                self._lines.moves(row)
+        self._came = came
+
     def _tell_events(self) -> None:
         for entry in self._client.get("/v1/events", after=self._event):
             self._event = int(entry["number"])
+            self._lines.happened(entry, self._failed)
             beside = self._estimates.beside(entry)
             if not isinstance(self._shown, Plain) and not worth_a_line(entry):
                 continue
@@ -197,6 +214,7 @@ class _Follower:
         return Exit.DONE
 
     def _say(self, line: str) -> None:
+        self._last = safe(line).strip()
         self._shown.say(safe(line).rstrip())
 
 

@@ -5,7 +5,7 @@ A node checks every entry again before it removes it, and may refuse: that is th
 
 import click
 
-from llmgw.cli.options import output_option, server_option
+from llmgw.cli.options import document_option, server_option
 
 
 @click.command()
@@ -14,7 +14,7 @@ from llmgw.cli.options import output_option, server_option
     "--expect", metavar="ID", default="", help="Collect only if the list is still this one; do not ask."
 )
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@output_option
+@document_option
 @server_option
 def command(collect: bool, expect: str, yes: bool, output: str, server: str | None) -> int:
     """List weights that nothing wants: not the catalog, no replica, no fetch.

@@ -4,12 +4,12 @@ import pathlib
 
 import click
 
-from llmgw.cli.options import PATH, output_option, server_option
+from llmgw.cli.options import PATH, document_option, server_option
 
 
 @click.group(invoke_without_command=True)
 @click.option("-n", "last", type=click.IntRange(min=1), default=20, show_default=True, help="How many.")
-@output_option
+@document_option
 @server_option
 @click.pass_context
 def command(ctx: click.Context, last: int, output: str, server: str | None) -> int:
@@ -26,7 +26,7 @@ def command(ctx: click.Context, last: int, output: str, server: str | None) -> i
 @click.option(
     "--to", "directory", type=PATH, metavar="DIR", help="Write the catalog's files below DIR, as they were."
 )
-@output_option
+@document_option
 @server_option
 def show(number: int, directory: pathlib.Path | None, output: str, server: str | None) -> int:
     """Show revision NUMBER: its plan, every action of its apply, and the catalog's bytes (-o json, --to)."""

@@ -215,10 +215,22 @@ def hub_option(function: Callable[..., Any]) -> Callable[..., Any]:
     )(function)
 
 
-def output_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`-o text|json`."""
+def document_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`-o text|json|yaml`."""
     return click.option(
-        "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True
+        "-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True
+    )(function)
+
+
+def lines_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`-o text|jsonl`, of what goes on for a while."""
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Choice(["text", "jsonl"]),
+        default="text",
+        show_default=True,
+        help="jsonl is a JSON document a step on stdout, and the text on stderr.",
     )(function)
 
 

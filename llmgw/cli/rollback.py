@@ -3,7 +3,7 @@
 import click
 
 from llmgw.cli import names
-from llmgw.cli.options import Duration, server_option
+from llmgw.cli.options import Duration, lines_option, server_option
 from llmgw.cli.overrides import override_options
 from llmgw.planning.fired import Allowed
 
@@ -24,6 +24,7 @@ from llmgw.planning.fired import Allowed
     "--timeout", type=Duration(), default="30m", show_default=True, help="Stop following after this."
 )
 @click.option("-m", "--message", default="", help="Kept with the revision.")
+@lines_option
 @server_option
 def command(
     *,
@@ -34,6 +35,7 @@ def command(
     wait: str,
     timeout: float,
     message: str,
+    output: str,
     server: str | None,
 ) -> int:
     """Apply revision N again, by default the one before the one that stands.
@@ -44,5 +46,5 @@ def command(
     from llmgw.cli.doing import rollback
     from llmgw.cli.doing.apply import Asked
 
-    asked = Asked(expect, None, allowed, yes=yes, wait=wait, limit=timeout, message=message)
+    asked = Asked(expect, None, allowed, yes=yes, wait=wait, limit=timeout, message=message, output=output)
     return rollback.run(number, asked, server)

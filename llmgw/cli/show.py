@@ -2,12 +2,12 @@
 
 import click
 
-from llmgw.cli.options import output_option, server_option
+from llmgw.cli.options import document_option, server_option
 
 
 @click.command()
 @click.argument("what", metavar="N|FILE")
-@output_option
+@document_option
 @server_option
 def command(what: str, output: str, server: str | None) -> int:
     """Show the plan of revision N, or the one that `llmgw plan --save FILE` wrote.

@@ -1,6 +1,5 @@
 """The answer of `llmgw fit` as lines and as JSON. Pure: the sums that people read add up as they are shown."""
 
-import json
 from collections.abc import Iterator
 
 from llmgw.catalog.fitting import Fit
@@ -86,12 +85,10 @@ def _way_out(fit: Fit, found: Estimate) -> str:
     return f"fits with {', or '.join(ways)}" if ways else "no other profile of this catalog is large enough"
 
 
-def fit_json(fit: Fit, source: str) -> str:
-    """The answer as one JSON document. Sizes in bytes."""
+def fit_document(fit: Fit, source: str) -> dict[str, object]:
+    """The answer for scripts. Sizes in bytes."""
     found = fit.estimate
-    document = {
-        "kind": "llmgw.fit",
-        "format_version": "1.0",
+    return {
         "source": source,
         "profile": fit.profile.name,
         "engine": fit.profile.engine,
@@ -110,7 +107,6 @@ def fit_json(fit: Fit, source: str) -> str:
             ],
         },
     }
-    return json.dumps(document, indent=2)
 
 
 def _memory(found: Estimate) -> dict[str, object]:

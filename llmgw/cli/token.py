@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from llmgw.cli.options import Duration, output_option, server_option
+from llmgw.cli.options import Duration, document_option, server_option
 from llmgw.cli.security import PATH
 
 
@@ -42,7 +42,7 @@ def _where(function: Callable[..., Any]) -> Callable[..., Any]:
     help="How long it waits for its first use; one for the CLI ends then. [default: no end]",
 )
 @_where
-@output_option
+@document_option
 def create(
     *,
     node: str | None,
@@ -69,7 +69,7 @@ def create(
 
 @command.command("list")
 @_where
-@output_option
+@document_option
 def list_(server: str | None, state_dir: pathlib.Path | None, output: str) -> None:
     """Every token: for whom, who uses it, until when it waits. Never the token itself."""
     from llmgw.cli.doing import token

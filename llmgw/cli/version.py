@@ -2,13 +2,11 @@
 
 import click
 
-from llmgw.cli.options import server_option
+from llmgw.cli.options import document_option, server_option
 
 
 @click.command()
-@click.option(
-    "-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True
-)
+@document_option
 @click.option("--client", is_flag=True, help="Only this command's; asks nobody.")
 @server_option
 def command(output: str, client: bool, server: str | None) -> int:

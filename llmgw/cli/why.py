@@ -3,14 +3,12 @@
 import click
 
 from llmgw.cli import names
-from llmgw.cli.options import server_option
+from llmgw.cli.options import document_option, server_option
 
 
 @click.command()
 @click.argument("name", shell_complete=names.anything)
-@click.option(
-    "-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True
-)
+@document_option
 @server_option
 def command(name: str, output: str, server: str | None) -> None:
     """Say why NAME is as it is: placed where and why there, not placed and by which rule on which node,

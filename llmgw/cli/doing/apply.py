@@ -10,8 +10,10 @@ import click
 from llmgw.cli import output
 from llmgw.cli.asking import agree
 from llmgw.cli.client import Client
+from llmgw.cli.doing.plan import plan_document
 from llmgw.cli.exits import Exit
 from llmgw.cli.following import Followed, follow
+from llmgw.cli.lines import Lines
 from llmgw.cli.options import naming
 from llmgw.cli.saved import Saved, load, promised
 from llmgw.cli.uploads import Upload, read_upload
@@ -20,14 +22,14 @@ from llmgw.kit.text import count, safe
 from llmgw.kit.units import show_bytes
 from llmgw.planning.fired import Allowed, options, refusal
 from llmgw.planning.plan import Plan
-from llmgw.planning.render import plan_lines
+from llmgw.planning.render import plan_lines, summary
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Asked:
     """How it is meant: the plan that was seen, what is allowed of what guards refuse, and how to follow.
 
-    `limit` in seconds.
+    `limit` in seconds. `output` is `text`, or `jsonl` for scripts.
     """
 
     expect: str = ""
@@ -37,6 +39,7 @@ class Asked:
     wait: str = "ready"
     limit: float = 1800.0
     message: str = ""
+    output: str = "text"
 
 
 def run(path: pathlib.Path, asked: Asked, server: str | None) -> int:
@@ -60,7 +63,7 @@ def hand_over(client: Client, upload: Upload, asked: Asked, command: str, saved:
     """
     expect = asked.expect or (saved.plan.digest if saved is not None else "")
     plan: Plan = client.ask(Plan, "/v1/plan", upload.body(expect=expect))
-    output.say(plan_lines(plan, width=output.width(), apply=command, allowed=asked.allowed))
+    lines = _shown(plan, asked, command)
     if not expect:
         _check_guards(plan, asked.allowed, command)
         _agree(client, plan, asked, command)
@@ -70,9 +73,21 @@ def hand_over(client: Client, upload: Upload, asked: Asked, command: str, saved:
         "saved": promised(saved.plan) if saved is not None else None,
     }
     try:
-        return _accept(client, body, plan, asked)
+        return _accept(client, body, plan, asked, lines)
     except (Blocked, Stale) as error:
         raise type(error)(error.said, help=_by(command, error.help)) from error
+
+
+def _shown(plan: Plan, asked: Asked, command: str) -> Lines:
+    """Show the plan: on stdout, or to people on stderr and as the first of the lines, where the others follow."""
+    lines = Lines(on=asked.output == "jsonl")
+    text = plan_lines(plan, width=None if lines.on else output.width(), apply=command, allowed=asked.allowed)
+    if lines.on:
+        click.echo("\n".join(text), err=True)
+        lines.say("plan", summary(plan), plan=plan_document(plan))
+    else:
+        output.say(text)
+    return lines
 
 
 def _by(command: str, help_: str) -> str:
@@ -86,21 +101,22 @@ def _by(command: str, help_: str) -> str:
 def accept(client: Client, upload: Upload, plan: Plan, message: str, limit: float) -> int:
     """Hand the catalog over as planned, then follow. Returns the exit code."""
     body = upload.body(message=message, expect=plan.digest)
-    return _accept(client, body, plan, Asked(limit=limit, message=message))
+    return _accept(client, body, plan, Asked(limit=limit, message=message), Lines())
 
 
-def _accept(client: Client, body: dict[str, Any], plan: Plan, asked: Asked) -> int:
+def _accept(client: Client, body: dict[str, Any], plan: Plan, asked: Asked, lines: Lines) -> int:
     done = client.post("/v1/apply", body)
     number = int(done["revision"])
     stands = "stands" if done["new"] else "stands already: nothing to apply"
     click.echo(f"revision {number} {stands}", err=True)
+    lines.say("accepted", f"revision {number} {stands}", revision=number, new=bool(done["new"]))
     if asked.wait == "accepted":
         return Exit.DONE
     followed = Followed(number, int(done["event"]), plan if done["new"] else None, whole=not done["new"])
-    return _follow(client, followed, asked.limit)
+    return _follow(client, followed, asked.limit, lines)
 
 
-def attach(number: int, limit: float, server: str | None) -> int:
+def attach(number: int, limit: float, server: str | None, form: str = "text") -> int:
     """Follow the apply of a revision, 0 = the newest; returns the exit code."""
     client = Client(server)
     told = client.get("/v1/apply", number=number)
@@ -108,13 +124,16 @@ def attach(number: int, limit: float, server: str | None) -> int:
     for each in (kept["record"] or {}).get("actions", ()):
         click.echo(f"  {safe(each['about'])}  {safe(each['said'])}", err=True)
     status = client.get("/v1/status")
-    return _follow(client, Followed(int(told["number"]), int(status["event"]), None), limit)
+    followed = Followed(int(told["number"]), int(status["event"]), None)
+    return _follow(client, followed, limit, Lines(on=form == "jsonl"))
 
 
-def _follow(client: Client, followed: Followed, limit: float) -> int:
+def _follow(client: Client, followed: Followed, limit: float, lines: Lines) -> int:
     try:
-        return follow(client, followed, limit)
+        return follow(client, followed, limit, lines)
     except KeyboardInterrupt:
+        code = int(Exit.INTERRUPTED)
+        lines.say("summary", "detached; the work goes on", revision=followed.number, exit_code=code)
         click.echo(
             f"\nDetached; the work goes on. Follow: llmgw apply --attach {followed.number}"
             "   Undo: llmgw rollback",

@@ -12,7 +12,7 @@ def run(node: str, output: str, server: str | None) -> int:
     """Print a row an engine; 1 where one does not run."""
     answer = Client(server).post("/v1/engine-check", {"node": node})
     engines = answer["engines"]
-    if output == "json":
+    if output != "text":
         click.echo(document("engine-check", answer, output))
     elif not engines:
         click.echo(f"{safe(answer['node'])} has found no engine")

@@ -14,9 +14,10 @@ from llmgw.catalog.load import load
 from llmgw.catalog.model import Catalog, Profile
 from llmgw.catalog.sources import Source, parse
 from llmgw.catalog.suggest import did_you_mean
+from llmgw.cli.documents import document
 from llmgw.cli.exits import Exit
 from llmgw.cli.places import look_for_catalog
-from llmgw.cli.sums import fit_json, fit_lines
+from llmgw.cli.sums import fit_document, fit_lines
 from llmgw.errors import Failed
 from llmgw.kit.text import safe
 from llmgw.transport.facts import facts_of
@@ -44,8 +45,8 @@ def run(
         )
     meant = source_of(source)
     found = fit(known, chosen, _facts(meant, hub), gpu_memory)
-    if output == "json":
-        click.echo(fit_json(found, meant.canonical))
+    if output != "text":
+        click.echo(document("fit", fit_document(found, meant.canonical), output))
     else:
         for line in fit_lines(found):
             click.echo(line)

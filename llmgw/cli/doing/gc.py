@@ -20,7 +20,7 @@ def run(collect: bool, expect: str, yes: bool, output: str, server: str | None) 
     found: Listing = client.read(Listing, "/v1/gc")
     rows: tuple[NodeRow, ...] = client.read(tuple[NodeRow, ...], "/v1/nodes")
     names = {row.id: row.name for row in rows}
-    if output == "json" and not collect:
+    if output != "text" and not collect:
         dumped = pydantic.TypeAdapter(Listing).dump_python(found, mode="json")
         items = dumped.pop("candidates")
         click.echo(document("gc", {"id": found.id, "items": items, **dumped}, output))
@@ -36,7 +36,7 @@ def run(collect: bool, expect: str, yes: bool, output: str, server: str | None) 
             )
         return Exit.DONE
     if not found.candidates and not expect:
-        if output == "json":
+        if output != "text":
             click.echo(document("collected", {"items": []}, output))
         return Exit.DONE
     _agree(found, expect, yes)
@@ -52,7 +52,7 @@ def _agree(found: Listing, expect: str, yes: bool) -> None:
 
 def _collect(client: Client, listing_id: str, names: dict[str, str], output: str) -> int:
     answer = client.post("/v1/gc", {"expect": listing_id})
-    if output == "json":
+    if output != "text":
         click.echo(document("collected", {"items": answer["nodes"]}, output))
     removed = freed = asked = 0
     for node in answer["nodes"]:

@@ -24,7 +24,7 @@ _TITLE = 60
 def run(last: int, output: str, server: str | None) -> int:
     """Print the newest revisions; returns the exit code."""
     rows = Client(server).get("/v1/history", last=last)
-    if output == "json":
+    if output != "text":
         click.echo(document("history", {"items": rows}, output))
         return Exit.DONE
     for line in history_lines(rows):
@@ -58,7 +58,7 @@ def show(number: int, directory: pathlib.Path | None, output: str, server: str |
     kept = Client(server).get("/v1/revision", number=number)
     if directory is not None:
         _write(kept["revision"]["files"], directory)
-    if output == "json":
+    if output != "text":
         click.echo(document("revision", kept, output))
         return Exit.DONE
     for line in (*revision_lines(kept), *_action_lines(kept["record"]), *_file_lines(kept["revision"])):

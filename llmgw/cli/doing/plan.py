@@ -4,6 +4,7 @@ import dataclasses
 import json
 import pathlib
 from collections.abc import Sequence
+from typing import Any
 
 import click
 import pydantic
@@ -178,12 +179,16 @@ def _exit(plan: Plan, upload: Upload, fail_on: Sequence[str], *, detailed_exitco
 
 def plan_json(plan: Plan) -> str:
     """The plan as one JSON document, with its kind and version."""
+    return json.dumps(plan_document(plan), indent=2)
+
+
+def plan_document(plan: Plan) -> dict[str, Any]:
+    """That document as a value."""
     dumped = pydantic.TypeAdapter(Plan).dump_python(plan, mode="json")
-    whole = {
+    return {
         "kind": "llmgw.plan",
         "format_version": "1.0",
         "id": plan.id,
         **dumped,
         "summary": counts(plan),
     }
-    return json.dumps(whole, indent=2)

@@ -27,8 +27,8 @@ def run(what: str, output: str, server: str | None) -> int:
             said, help="llmgw history lists revisions with their plans; llmgw plan --save FILE keeps a plan"
         )
     saved = load(path)
-    if output == "json":
-        click.echo(json.dumps(json.loads(path.read_bytes()), indent=2))
+    if output != "text":
+        click.echo(document("plan", json.loads(path.read_bytes()), output))
         return Exit.DONE
     commit = f"commit {saved.upload.commit}, " if saved.upload.commit else ""
     click.echo(safe(f"{path}  {commit}{count(len(saved.upload.files), 'file')}"))
@@ -40,7 +40,7 @@ def run(what: str, output: str, server: str | None) -> int:
 
 def _revision(number: int, output: str, server: str | None) -> int:
     kept = Client(server).get("/v1/revision", number=number)
-    if output == "json":
+    if output != "text":
         click.echo(document("revision", kept, output))
         return Exit.DONE
     for line in revision_lines(kept):

@@ -27,7 +27,7 @@ def create(
     if state_dir is not None and not served(state_dir):
         click.echo(f"no control plane has served from {safe(str(state_dir))} yet: is it the one?", err=True)
     text, made = _created(kind, node or gateway or "", ttl, server, state_dir)
-    if output == "json":
+    if output != "text":
         click.echo(document("token", {"token": text, **made.model_dump()}, output))
         return
     click.echo(text)
@@ -40,7 +40,7 @@ def show(server: str | None, state_dir: pathlib.Path | None, output: str) -> Non
         rows = [row(token) for token in _tokens(state_dir).rows()]
     else:
         rows = Client(server).read(list[TokenRow], "/v1/tokens")
-    if output == "json":
+    if output != "text":
         click.echo(document("tokens", {"items": [each.model_dump() for each in rows]}, output))
         return
     head = ["ID", "FOR", "USED BY", "MADE", "WAITS UNTIL"]
