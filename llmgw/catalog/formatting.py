@@ -14,10 +14,10 @@ from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
-from ruamel.yaml.cyaml import CParser  # type: ignore[attr-defined]  # the C module has no types
 from ruamel.yaml.error import YAMLError
-from ruamel.yaml.events import ScalarEvent, StreamEndEvent
 from ruamel.yaml.resolver import VersionedResolver
+from yaml.cyaml import CParser  # type: ignore[attr-defined]  # its types do not export it
+from yaml.events import ScalarEvent, StreamEndEvent
 
 from llmgw.catalog.builder import build
 from llmgw.catalog.diagnostics import Invalid

@@ -5,7 +5,7 @@ import random
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as some
 
 from llmgw.catalog.builder import build
@@ -227,6 +227,7 @@ def test_meaning_and_comments_outlive_any_layout(text: str) -> None:
 
 
 @given(some.text(some.sampled_from("ab:-#'\"[]{},|>&*!%@? \n\t1~é"), max_size=60))
+@example("{1:1}")
 def test_any_text_is_formatted_or_refused(text: str) -> None:
     """No text at all is a traceback."""
     try:
