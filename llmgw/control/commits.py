@@ -24,6 +24,7 @@ from llmgw.control.objects import (
 )
 from llmgw.control.trees import Spot, Tree, Unreadable, git_directories, spot_at, work_tree
 from llmgw.kit.children import git_environment
+from llmgw.kit.files import read_regular
 from llmgw.kit.text import safe
 from llmgw.kit.units import show_memory
 
@@ -138,7 +139,7 @@ class Commits:
         own, _ = git_directories(top)
         for name in _MEANT:
             try:
-                branch = (own / name).read_text().strip()
+                branch = read_regular(own / name).decode(errors="replace").strip()
             except OSError:
                 continue
             if branch and branch != "detached HEAD":

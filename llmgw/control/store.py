@@ -23,7 +23,7 @@ from llmgw.control.holding import Followed
 from llmgw.control.marks import Kept
 from llmgw.control.records import OnHold, Record
 from llmgw.errors import Failed
-from llmgw.kit.files import sync_directory, write_atomic
+from llmgw.kit.files import read_regular, sync_directory, write_atomic
 from llmgw.kit.locks import hold
 from llmgw.kit.state_files import from_json, read_state
 from llmgw.planning.plan import Plan
@@ -147,7 +147,7 @@ class Store:
         ours = _FOLLOWED.dump_python(followed, mode="json")
         found: Any = None
         with contextlib.suppress(OSError, ValueError):
-            found = _followed(path.read_bytes())
+            found = _followed(read_regular(path))
         others = found if isinstance(found, dict) else {}
         _write(path, json.dumps({**others, **ours}, indent=1).encode())
 
@@ -274,7 +274,7 @@ def _followed(data: bytes) -> Any:
 def _kept(path: pathlib.Path, read: Callable[[bytes], T]) -> T | None:
     """What `read` makes of a file that only tells what was; None where it is not there or cannot be read."""
     try:
-        return read(path.read_bytes())
+        return read(read_regular(path))
     except (OSError, pydantic.ValidationError):
         return None
 

@@ -21,7 +21,7 @@ from typing import Literal
 import pydantic
 
 from llmgw.errors import Failed
-from llmgw.kit.files import write_atomic
+from llmgw.kit.files import open_regular, read_regular, write_atomic
 
 Kind = Literal["node", "gateway", "api"]
 
@@ -202,7 +202,7 @@ class Tokens:
             found = self._path.stat()
             seen = (found.st_ino, found.st_mtime_ns, found.st_size)
             if seen != self._seen:
-                kept = _Kept.model_validate_json(self._path.read_bytes())
+                kept = _Kept.model_validate_json(read_regular(self._path))
                 self._tokens, self._seen = {token.id: token for token in kept.tokens}, seen
         except FileNotFoundError:
             self._tokens, self._seen = {}, None
@@ -223,7 +223,7 @@ class Tokens:
         """The tokens, to change; durable when the block ends well. Raises Failed."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            lock = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            lock = open_regular(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT)
         except OSError as error:
             raise Failed(f"cannot use {self._path.parent}: {error.strerror}") from error
         try:

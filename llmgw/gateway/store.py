@@ -8,7 +8,7 @@ import pathlib
 import pydantic
 
 from llmgw.fleet.routes import Routes
-from llmgw.kit.files import write_atomic
+from llmgw.kit.files import read_regular, write_atomic
 
 _ROUTES = pydantic.TypeAdapter(Routes)
 
@@ -26,7 +26,7 @@ class RouteStore:
     def load(self) -> Routes | None:
         """The table that was kept; None when there never was one. Raises Damaged."""
         try:
-            return _ROUTES.validate_json(self.path.read_bytes())
+            return _ROUTES.validate_json(read_regular(self.path))
         except FileNotFoundError:
             return None
         except (OSError, ValueError, RecursionError) as error:

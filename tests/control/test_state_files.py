@@ -1,5 +1,6 @@
 """A state directory that somebody else was in: the start says which file, why, and what would help."""
 
+import os
 import pathlib
 import re
 from collections.abc import Callable
@@ -8,10 +9,12 @@ import pytest
 
 from llmgw.agent.state import StateDir
 from llmgw.cli.main import run
+from llmgw.control.holding import Followed
 from llmgw.control.store import Revision, Store
 from llmgw.control.tokens import Tokens
 from llmgw.errors import Failed
 from llmgw.gateway.store import Damaged, RouteStore
+from tests.agent.test_odd_files import in_time
 from tests.control.plane import Clock
 
 SINCE = "2026-01-01T00:00:00"
@@ -88,6 +91,35 @@ def test_what_a_gateway_stands_on(tmp_path: pathlib.Path) -> None:
         store.path.write_text(text)
         with pytest.raises(Damaged, match=re.escape(str(store.path))):
             store.load()
+
+
+WAITED: dict[str, Callable[[pathlib.Path], object]] = {
+    "applies/00000001.record.json": lambda root: Store(root).record(1),
+    "applies/00000001.plan.json": lambda root: Store(root).plan(1),
+    "revisions/00000001.json": lambda root: list(Store(root).kept()),
+    "followed.json": lambda root: Store(root).save_followed(Followed()),
+    "tokens.json": lambda root: Tokens(root, Clock().wall).rows(),
+    "tokens.lock": lambda root: Tokens(root, Clock().wall).create("node", "n", None),
+    "routes.json": lambda root: RouteStore(root).load(),
+}
+
+
+@pytest.mark.parametrize("name", WAITED)
+def test_a_pipe_in_place_of_a_file_is_not_waited_for(tmp_path: pathlib.Path, name: str) -> None:
+    """Nobody writes to it: a process that opened it would wait for ever, and SIGTERM would not end it."""
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    os.mkfifo(path)
+
+    def work() -> str:
+        try:
+            WAITED[name](tmp_path)
+        except (Failed, Damaged) as refused:
+            return str(refused)
+        return "passed over"
+
+    said = in_time(work)
+    assert said == "passed over" or "no regular file" in said
 
 
 def test_tokens_without_a_zone(tmp_path: pathlib.Path) -> None:
