@@ -204,12 +204,15 @@ class Loop:
             case events.Reported(statuses=statuses, info=None):
                 moved = any(_moves(fleet, status) for status in statuses)
                 return moved or bool(self.ledger.drains)
-            case events.GatewaySeen(gateway=name, queued=queued):
+            case events.GatewaySeen(gateway=name, queued=queued, dark=dark):
                 known = fleet.gateways.get(name)
                 back = known is not None and now - known.last_seen >= self.timers.gateway_silent
+                standings = self._board.standings
+                witness = bool(dark) and standings is not None and standings.dark
                 return (
                     bool(self.ledger.drains)
                     or back
+                    or witness
                     or any(self._sleeps(model) for model, count in queued if count)
                 )
             case _:

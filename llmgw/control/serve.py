@@ -53,6 +53,7 @@ from llmgw.fleet.routes import Routes, epoch_of, first_version
 from llmgw.kit.chance import unseeded
 from llmgw.kit.clock import Clock, SystemClock
 from llmgw.kit.descriptors import limit
+from llmgw.kit.hosts import this_host
 from llmgw.kit.tasks import Tasks
 from llmgw.kit.threads import use_threads
 from llmgw.planning.actions import Action
@@ -212,6 +213,7 @@ class _Plane:
         self._hands = Hands(store, self._loop, self._journal, self._keeping, clock, forget=self._forget_node)
         self._watch = self._watching()
         self._following: asyncio.Task[None] | None = None
+        self._host = this_host()
         followed = self._watch.report if self._watch is not None else nothing_followed
         self._about = About(
             self._loop,
@@ -352,7 +354,7 @@ class _Plane:
         event = (
             agent_event(peer.id, own_words(peer.id, message, fleet))
             if peer.kind == "agent"
-            else gateway_event(peer.id, message)
+            else gateway_event(peer.id, message, self._host)
         )
         if strange := not_known(peer.id, message, fleet):
             log.warning("node %s is asked to register again: %s", peer.name, strange)

@@ -63,14 +63,14 @@ def not_known(node: str, message: messages.Up, fleet: Fleet) -> str:
     )
 
 
-def gateway_event(gateway: str, message: messages.Up) -> events.Event | None:
-    """What a gateway's message means for the fleet."""
+def gateway_event(gateway: str, message: messages.Up, host: str = "") -> events.Event | None:
+    """What a gateway's message means for the fleet. `host` is this control plane's machine, as gateways say theirs."""
     match message:
         case messages.Subscribe():
-            return events.GatewayArrived(gateway)
+            return events.GatewayArrived(gateway, apart=bool(host and message.host) and message.host != host)
         case messages.Load():
             return events.GatewaySeen(
-                gateway, message.acked, message.in_flight, message.green, message.queued
+                gateway, message.acked, message.in_flight, message.green, message.queued, message.dark
             )
         case messages.Leave():
             return events.GatewayForgotten(gateway)

@@ -72,17 +72,20 @@ class Ordered:
 class GatewayArrived:
     """A gateway opened a stream and did not tell its load yet.
 
-    What it said before still stands, except its acknowledgement: a drain waits for its next word.
+    What it said before still stands, except its acknowledgement: a drain waits for its next word. `apart` = it is
+    known to run on another machine than this control plane.
     """
 
     gateway: str
+    apart: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GatewaySeen:
     """A gateway spoke. `acked` is the newest table it serves by; `in_flight` and `green` are by replica.
 
-    `green` = age in seconds of the last completed request: evidence that the engine lives.
+    `green` = age in seconds of the last completed request: evidence that the engine lives; `dark` = that of the
+    last connection that could not be made, where none was since: evidence that it does not.
     """
 
     gateway: str
@@ -90,6 +93,7 @@ class GatewaySeen:
     in_flight: tuple[tuple[str, int], ...] = ()
     green: tuple[tuple[str, float], ...] = ()
     queued: tuple[tuple[str, int], ...] = ()
+    dark: tuple[tuple[str, float], ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

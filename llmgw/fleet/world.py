@@ -52,13 +52,19 @@ class Shard:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Gateway:
-    """A gateway's last word: the table it serves by and what it has in flight."""
+    """A gateway's last word: the table it serves by and what it has in flight.
+
+    `dark_at` is when it last could not connect to a replica, of those that it could not connect to since; `apart` =
+    it is known to run on another machine than this control plane.
+    """
 
     acked: int
     in_flight: Mapping[str, int]
     green_at: Mapping[str, float]
     queued: Mapping[str, int]
     last_seen: float
+    dark_at: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    apart: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -180,9 +186,9 @@ class Draft:
                     self._shards.write[key] = Shard(
                         shard.spec, shard.status, shard.since, shard.confirmed, order, now, shard.served
                     )
-            case events.GatewayArrived(gateway=name):
+            case events.GatewayArrived(gateway=name, apart=apart):
                 known = self._gateways.read.get(name, Gateway(0, {}, {}, {}, now))
-                self._gateways.write[name] = dataclasses.replace(known, acked=0, last_seen=now)
+                self._gateways.write[name] = dataclasses.replace(known, acked=0, last_seen=now, apart=apart)
             case events.GatewaySeen():
                 self._gateway(event, now)
             case events.GatewayForgotten(gateway=name):
@@ -240,12 +246,15 @@ class Draft:
                 self._shards.write[key] = dataclasses.replace(shard, status=status)
 
     def _gateway(self, event: events.GatewaySeen, now: float) -> None:
+        known = self._gateways.read.get(event.gateway)
         self._gateways.write[event.gateway] = Gateway(
             acked=event.acked,
             in_flight=dict(event.in_flight),
             green_at={replica: now - age for replica, age in event.green},
             queued=dict(event.queued),
             last_seen=now,
+            dark_at={replica: now - age for replica, age in event.dark},
+            apart=known is not None and known.apart,
         )
 
     def _stalled(self, seconds: float, now: float) -> None:

@@ -17,11 +17,12 @@ from llmgw.routing.table import RoutingTable
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Standing:
-    """A report: the version in effect, in flight by replica, seconds since each last answered."""
+    """A report: the version in effect, in flight by replica, seconds since each last answered or was not reached."""
 
     version: int
     in_flight: tuple[tuple[str, int], ...]
     green: tuple[tuple[str, float], ...]
+    dark: tuple[tuple[str, float], ...]
 
 
 class Endpoints:
@@ -45,6 +46,7 @@ class Endpoints:
         self._adopted = adopted
         self._aside: dict[str, float] = {}
         self._green: dict[str, float] = {}
+        self._dark: dict[str, float] = {}
         self._chance = chance
 
     def adopt(self, routes: Routes) -> bool:
@@ -59,6 +61,7 @@ class Endpoints:
         known = {endpoint.replica for endpoint in self.routes.endpoints}
         self._green = _only(self._green, known)
         self._aside = _only(self._aside, known)
+        self._dark = _only(self._dark, known)
         self._adopted(self.table, before.ready.keys() - self.table.ready.keys())
         self._news()
         return True
@@ -87,10 +90,18 @@ class Endpoints:
         """`replica` completed a request: evidence that its engine lives."""
         self._green[replica] = now
         self._aside.pop(replica, None)
+        self._dark.pop(replica, None)
 
     def unreachable(self, replica: str, now: float) -> None:
         """`replica` could not be reached, or went away: others are asked first for a while."""
         self._aside[replica] = now + self.policy.aside
+
+    def connected(self, replica: str, now: float, *, made: bool) -> None:
+        """A connection to `replica` was `made`, or could not be: evidence about its machine, whatever it answers."""
+        if made:
+            self._dark.pop(replica, None)
+        elif replica in self.table.ready:
+            self._dark[replica] = now
 
     def sweep(self, now: float) -> None:
         """Forget what has run out."""
@@ -99,9 +110,17 @@ class Endpoints:
 
     def standing(self, now: float) -> Standing:
         """What there is to report."""
-        green = tuple((replica, max(0.0, now - at)) for replica, at in sorted(self._green.items()))
-        return Standing(self.table.version, tuple(sorted(self.in_flight.items())), green)
+        return Standing(
+            self.table.version,
+            tuple(sorted(self.in_flight.items())),
+            _ages(self._green, now),
+            _ages(self._dark, now),
+        )
 
 
 def _only(times: Mapping[str, float], known: set[str]) -> dict[str, float]:
     return {replica: at for replica, at in times.items() if replica in known}
+
+
+def _ages(times: Mapping[str, float], now: float) -> tuple[tuple[str, float], ...]:
+    return tuple((replica, max(0.0, now - at)) for replica, at in sorted(times.items()))

@@ -147,10 +147,12 @@ class Exchange:
             connection = await self._desk.pool.dial(endpoint)
         except NotReached as error:
             self._dialling = None
+            self._desk.endpoints.connected(endpoint.replica, self._desk.clock.now(), made=False)
             # A connection that went stale hides a death: its engine is gone now, so it may have been then.
             self._failed(str(error), died=self._stale)
         else:
             self._dialling = None
+            self._desk.endpoints.connected(endpoint.replica, self._desk.clock.now(), made=True)
             self._ask(connection, self._desk.clock.now())
 
     def _ask(self, connection: EngineConnection, now: float) -> None:

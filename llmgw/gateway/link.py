@@ -59,10 +59,11 @@ class Pace:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Identity:
-    """Who we are to the control plane. `instance` is drawn anew by each process of this `name`."""
+    """Who we are to the control plane. `instance` is drawn anew by each process of this `name`; `host` is its machine."""
 
     name: str
     instance: str
+    host: str = ""
 
 
 class Link:
@@ -144,6 +145,7 @@ class Link:
             instance=self._identity.instance,
             build=BUILD,
             version=self._version,
+            host=self._identity.host,
         )
 
     async def _heard(self, channel: Channel, data: bytes) -> None:
@@ -189,6 +191,7 @@ class Link:
             in_flight=standing.in_flight,
             green=standing.green,
             queued=self._waiting.queued(now),
+            dark=standing.dark,
         )
 
     async def leave(self) -> None:

@@ -26,6 +26,7 @@ from llmgw.gateway.upstream import Pool, Reach
 from llmgw.gateway.waiting import Patience, Waiting
 from llmgw.kit.chance import unseeded
 from llmgw.kit.clock import SystemClock
+from llmgw.kit.hosts import this_host
 from llmgw.kit.tasks import Tasks
 from llmgw.kit.threads import use_threads
 from llmgw.routing.retry import Policy
@@ -133,7 +134,9 @@ class Gateway:
         self._store = RouteStore(settings.state_dir)
         self._link = Link(
             Identity(
-                settings.name or own_name(settings.port, shared=settings.reuse_port), os.urandom(8).hex()
+                settings.name or own_name(settings.port, shared=settings.reuse_port),
+                os.urandom(8).hex(),
+                this_host(),
             ),
             self._connect,
             endpoints=self._endpoints,

@@ -30,7 +30,10 @@ def _silences(view: View) -> list[str]:
     said: list[str] = []
     if view.dark:
         silent, of = len(standings.silent), len(view.standings)
-        said.append(f"{silent} of {of} nodes fell silent together: nothing is stopped or placed")
+        said.append(
+            f"{silent} of {of} nodes fell silent together: nothing is stopped or placed until they speak, gateways on "
+            f"other machines than this one cannot connect to what serves there either, or somebody says so ({_LOST})"
+        )
     elif nodes := [name for name in standings.silent if view.board.works(name)]:
         said.append(
             f"no word from {_names(view.fleet, nodes)}: what runs there is left alone, and rebuilt elsewhere "

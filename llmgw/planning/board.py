@@ -130,7 +130,8 @@ class Board:
         old = self.standings
         asked = (now, fleet.since, fleet.roster, marks.confirmed_lost, ledger.lost)
         self.moved |= fleet.gateways is not self.seen.gateways
-        if old is not None and fleet.nodes is self.seen.nodes and asked == self._stood:
+        same = fleet.nodes is self.seen.nodes and fleet.gateways is self.seen.gateways
+        if old is not None and same and asked == self._stood:
             return old, []
         self._stood, self.moved = asked, True
         new = stand(fleet, marks.confirmed_lost, ledger.lost, now, self._timers)

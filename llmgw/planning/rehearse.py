@@ -102,6 +102,11 @@ class _Stage:
         self.board = board
         self.steps: list[Step] = []
         self.began, self.turn = now, 0
+        # Evidence of the data plane stays as old as it was, like the silence that it is about.
+        self.dark = {
+            name: tuple((replica, now - at) for replica, at in gateway.dark_at.items())
+            for name, gateway in fleet.gateways.items()
+        }
 
     def run(self) -> Rehearsal:
         self._finish_what_is_under_way()
@@ -190,7 +195,13 @@ class _Stage:
             for node, status in self._succeed(action):
                 said.setdefault(node, []).append(status)
         self._hear(said, arriving)
-        seen = [events.GatewaySeen(name, self.ledger.routes.version) for name in self.fleet.gateways]
+        self._gateways_speak()
+
+    def _gateways_speak(self) -> None:
+        version = self.ledger.routes.version
+        seen = [
+            events.GatewaySeen(name, version, dark=self.dark.get(name, ())) for name in self.fleet.gateways
+        ]
         self.fleet = self.fleet.after(seen, self.now)
 
     def _fetch(self, action: Action, held: set[tuple[str, str]]) -> int | None:
@@ -249,6 +260,8 @@ class _Stage:
     def _pass_time(self, until: float) -> None:
         passed, self.now = until - self.now, until
         self.fleet = self._heartbeats(self.fleet, self.fleet.nodes.keys() - self.ready_nodes, passed)
+        if any(self.dark.values()):
+            self._gateways_speak()
 
     def _heartbeats(self, fleet: Fleet, names: Collection[str], passed: float = 0.0) -> Fleet:
         """The Ready ones of these nodes go on being heard; the silence of the others is as long as it was."""

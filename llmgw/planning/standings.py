@@ -43,7 +43,10 @@ def stand(
         if of[name] != "Ready":
             of[name] = "Lost"
     unheard = tuple(name for name, stands in of.items() if stands == "Unheard")
-    dark = _dark(of, acted_on | confirmed_lost, timers)
+    known_lost = acted_on | confirmed_lost
+    dark = _dark(of, known_lost, timers) and _dark(
+        of, known_lost | _found_dark(fleet, of, now, timers), timers
+    )
     if dark:
         of = {name: "Unreachable" if was == "Lost" else was for name, was in of.items()}
     return Standings(
@@ -62,6 +65,26 @@ def _dark(of: Mapping[str, Standing], already_lost: frozenset[str], timers: Time
     counted = [stands for name, stands in of.items() if stands == "Ready" or name not in already_lost]
     silent = len(counted) - counted.count("Ready") - counted.count("Unheard")
     return len(counted) >= 3 and silent >= timers.mass_share * len(counted)
+
+
+def _found_dark(fleet: Fleet, of: Mapping[str, Standing], now: float, timers: Timers) -> frozenset[str]:
+    """Silent nodes to whose replicas a gateway on another machine than ours cannot connect either, since they fell
+    silent. A gateway that is silent itself may be served by them: then nobody's word counts.
+    """
+    gateways = fleet.gateways.values()
+    if any(now - gateway.last_seen >= timers.gateway_silent for gateway in gateways):
+        return frozenset()
+    witnesses = [gateway for gateway in gateways if gateway.apart]
+    dark: dict[str, bool] = {}
+    for shard in fleet.shards.values() if witnesses else ():
+        node, replica = shard.spec.node, shard.spec.replica
+        if shard.spec.rank or shard.state != "ready" or of.get(node, "Ready") == "Ready":
+            continue
+        silent_since = fleet.nodes[node].last_seen
+        last = max((gateway.dark_at.get(replica, -math.inf) for gateway in witnesses), default=-math.inf)
+        green = any(gateway.green_at.get(replica, -math.inf) >= last for gateway in gateways)
+        dark[node] = dark.get(node, True) and last > silent_since and not green
+    return frozenset(node for node, found in dark.items() if found)
 
 
 def _turns_at(fleet: Fleet, waiting: bool, now: float, timers: Timers) -> float:

@@ -237,7 +237,8 @@ class Unknown(Message):
 class Subscribe(Message):
     """The first message of a gateway's stream. `version` is the table it serves by now.
 
-    `instance` is drawn anew by each process: only another process of the same name is a rival.
+    `instance` is drawn anew by each process: only another process of the same name is a rival. `host` is alike for
+    processes of one machine; empty = not said.
     """
 
     kind: Literal["subscribe"] = "subscribe"
@@ -246,13 +247,15 @@ class Subscribe(Message):
     instance: str = ""
     build: str = ""
     version: int = 0
+    host: str = ""
 
 
 class Load(Message):
     """What a gateway has in flight, by replica, at table `acked`; also its acknowledgement of it.
 
     `green` = seconds since a replica last completed a request; `queued` is by model. `clocks` answer
-    each `Clock`, by its sequence number.
+    each `Clock`, by its sequence number. `dark` = seconds since a replica could not be connected to, of those that
+    could not be since.
     """
 
     kind: Literal["load"] = "load"
@@ -261,6 +264,7 @@ class Load(Message):
     green: tuple[tuple[str, float], ...] = ()
     queued: tuple[tuple[str, int], ...] = ()
     clocks: tuple[tuple[int, float], ...] = ()
+    dark: tuple[tuple[str, float], ...] = ()
 
 
 class Leave(Message):

@@ -280,6 +280,11 @@ def test_every_action_has_its_command_and_every_message_its_event() -> None:
     assert agent_event("n", messages.Result(seq=1)) is None
     assert gateway_event("g", messages.Load(acked=4)) == events.GatewaySeen("g", 4)
     assert gateway_event("g", messages.Leave()) == events.GatewayForgotten("g")
+    for said, ours, apart in (("b1", "b1", False), ("b1", "b2", True), ("", "b2", False), ("b1", "", False)):
+        hello = messages.Subscribe(gateway="g", host=said)
+        assert gateway_event("g", hello, ours) == events.GatewayArrived("g", apart=apart)
+    load = messages.Load(acked=7, dark=(("a/1", 2.0),))
+    assert gateway_event("g", load) == events.GatewaySeen("g", 7, dark=(("a/1", 2.0),))
 
 
 def test_a_node_that_does_not_answer_is_said_so(tmp_path: pathlib.Path) -> None:

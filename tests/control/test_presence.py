@@ -65,6 +65,23 @@ def test_an_alarm_that_is_over_is_an_event(tmp_path: pathlib.Path) -> None:
     assert over == f"over: {began}"
 
 
+def test_evidence_that_lifts_our_doubt_is_decided_upon_at_once(tmp_path: pathlib.Path) -> None:
+    """While most nodes are silent, the word of a gateway that cannot connect to them is news; otherwise it is none."""
+    plane = served(tmp_path, "n0", "n1", "n2")
+    (replica,) = {shard.spec.replica for shard in plane.loop.fleet.shards.values()}
+    found = events.GatewaySeen("door", 0, dark=((replica, 1.0),))
+    plane.hears(events.GatewayArrived("door", apart=True))
+    plane.loop._news.clear()
+    plane.hears(found)
+    assert not plane.loop._news.is_set()
+    plane.passes(16)
+    plane.hears(events.GatewaySeen("door", 0))
+    plane.loop.decide()
+    plane.loop._news.clear()
+    plane.hears(found)
+    assert plane.loop._news.is_set()
+
+
 def test_a_gateway_falls_silent_without_anybody_else_saying_anything(tmp_path: pathlib.Path) -> None:
     """The loop wakes up for it, says so once, and its first word ends it at once."""
     plane = served(tmp_path)

@@ -1,11 +1,14 @@
 """What is tried again, where, and how often."""
 
 import asyncio
+import dataclasses
 import pathlib
 
 import pytest
 
+from llmgw.gateway.link import Pace
 from llmgw.gateway.upstream import Reach
+from llmgw.kit.hosts import this_host
 from llmgw.routing.retry import Policy
 from tests.gateway.engine import (
     DONE,
@@ -41,6 +44,28 @@ def test_a_refused_connection_costs_the_client_nothing(tmp_path: pathlib.Path) -
             assert {answer.status for answer in answers} == {200}
             assert len(two.asked) == 20
             assert 'retries_total{model="a"} 1' in await world.metrics()
+
+    story(tell)
+
+
+def test_what_cannot_be_connected_to_is_reported_until_it_can(tmp_path: pathlib.Path) -> None:
+    """Evidence for the control plane: which replicas are dark from here, and on which machine here is."""
+
+    async def tell() -> None:
+        pace = Pace(report=0.05)
+        async with (
+            engines(a1=says("one"), a2=says("two")) as [one, two],
+            gateway(tmp_path, routed(one.endpoint()), policy=Policy(aside=0.0), pace=pace) as world,
+        ):
+            assert [hello.host for hello in world.control.subscribed] == [this_host()]
+            one.refuse()
+            assert (await world.ask(CHAT)).status in (502, 503)
+            await until(lambda: dict(world.control.last.dark).keys() == {"a/1"}, "it is told")
+            moved = dataclasses.replace(two.endpoint(), replica="a/1")
+            version = await world.control.publish(moved)
+            await until(lambda: world.control.acked(version), "the next table")
+            assert (await world.ask(CHAT)).status == 200
+            await until(lambda: world.control.last.dark == (), "it is over")
 
     story(tell)
 

@@ -191,7 +191,8 @@ def goes_away(day: Day) -> None:
 
 
 def gateway_speaks(day: Day) -> None:
-    """A gateway tells what it serves by; what it completed; or that it leaves."""
+    """A gateway tells what it serves by; what it completed and could not connect to; or that it leaves."""
+    also = random.Random(day.now)
     replicas = sorted({replica for replica, _ in day.fleet.shards})
     some = day.chance.sample(replicas, min(len(replicas), 3))
     name, version = day.chance.choice(("ga", "gb")), day.ledger.routes.version - day.chance.randint(0, 1)
@@ -201,7 +202,10 @@ def gateway_speaks(day: Day) -> None:
         tuple((replica, day.chance.randint(0, 1)) for replica in some),
         tuple((replica, day.chance.uniform(0.0, 40.0)) for replica in some),
         tuple((f"m{number}", day.chance.randint(0, 5)) for number in range(3)),
+        tuple((replica, also.uniform(0.0, 40.0)) for replica in replicas if also.random() < 0.5),
     )
+    if also.random() < 0.3:
+        day.hears(events.GatewayArrived(name, apart=also.random() < 0.7))
     day.hears(day.chance.choice((seen, seen, events.GatewayForgotten(name))))
 
 

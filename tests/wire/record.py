@@ -88,12 +88,15 @@ def _other() -> dict[str, wire.Message]:
         "up/progress": wire.ProgressReport(progress=progress),
         "up/heartbeat": wire.Heartbeat(idle=((SHARD.key, True),)),
         "up/result": wire.Result(seq=4, ok=False, said="unsupported", data={"entries": []}),
-        "up/subscribe": wire.Subscribe(gateway="front:8000", instance="f00d", build="0.1.0", version=7 << 24),
+        "up/subscribe": wire.Subscribe(
+            gateway="front:8000", instance="f00d", build="0.1.0", version=7 << 24, host="4f1e"
+        ),
         "up/load": wire.Load(
             acked=7 << 24,
             in_flight=(("qwen3/x7qf", 3),),
             green=(("qwen3/x7qf", 0.5),),
             queued=(("qwen3", 2),),
+            dark=(("qwen3/b2c4", 1.5),),
         ),
         "up/leave": wire.Leave(),
         "down/registered": wire.Registered(epoch=1_767_225_600, revision=17, heartbeat=5.0),
