@@ -102,6 +102,12 @@ def claim(token: Token, who: Who, known: Iterable[Token], now: datetime.datetime
     What another one of the `known` has is not to be had, but by a token that was made for that very name.
     """
     if token.bound and token.bound not in (who.id, who.family):
+        if token.kind == "node" and who.name in (token.name, token.bound_name):
+            return (
+                f"token {token.id} belongs to node {token.bound_name} ({token.bound}), and this {who.name} is a new node, "
+                f"{who.id}, as after its machine was set up anew: `llmgw token create --node {who.name}` makes one for "
+                f"it; `llmgw node confirm-lost {token.bound}`, then `llmgw node forget {token.bound}` let the old one go"
+            )
         return f"token {token.id} belongs to {token.kind} {token.bound_name} ({token.bound}); make one for {who.name}"
     if token.name and token.name not in (who.name, who.family):
         return f"token {token.id} was made for {token.kind} {token.name}, and this is {who.name}"

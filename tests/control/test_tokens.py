@@ -54,6 +54,20 @@ def test_a_token_belongs_to_the_first_node_that_uses_it(tmp_path: pathlib.Path) 
     assert again.judge(text, "node") == again.rows()[0]
 
 
+def test_a_machine_that_was_set_up_anew_is_told_how_to_come_back(tmp_path: pathlib.Path) -> None:
+    """Its name is known and its id is new: which command makes its token, and that the old node can go."""
+    tokens = Tokens(tmp_path, Wall())
+    _, token = tokens.create("node", "gpu-1", None)
+    assert tokens.claim(token.id, Who("id-1", "gpu-1")) == ""
+    assert tokens.claim(token.id, Who("id-2", "gpu-1")) == (
+        f"token {token.id} belongs to node gpu-1 (id-1), and this gpu-1 is a new node, id-2, as after its machine was "
+        "set up anew: `llmgw token create --node gpu-1` makes one for it; `llmgw node confirm-lost id-1`, then "
+        "`llmgw node forget id-1` let the old one go"
+    )
+    _, other = tokens.create("node", "gpu-1", None)
+    assert tokens.claim(other.id, Who("id-2", "gpu-1")) == ""
+
+
 def test_each_refusal_says_what_would_help(tmp_path: pathlib.Path) -> None:
     """None, nonsense, unknown, of another kind, too late, of another node: each has its own sentence."""
     wall = Wall()
