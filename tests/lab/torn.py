@@ -54,7 +54,7 @@ def _engine(place: pathlib.Path) -> Iterator[Record]:
     mark = marks.environment(NODE, of.key, COOKIE)
     leader = process.launch(line, mark, Identity(COOKIE), place / "log")
     try:
-        yield Record(of, leader.identity, "running", "ready", line.argv, str(place / "log"))
+        yield Record(of, leader.identity, "running", "ready", argv=line.argv, log=str(place / "log"))
     finally:
         os.kill(leader.identity.pid, signal.SIGKILL)
         os.waitpid(leader.identity.pid, 0)
