@@ -10,6 +10,7 @@ import dataclasses
 import logging
 import os
 import pathlib
+import re
 import urllib.parse
 from collections.abc import AsyncIterator, Callable, Mapping
 
@@ -18,7 +19,7 @@ import httpx
 from llmgw.agent import answer, space
 from llmgw.agent.answer import Have, Verdict, Wanted, judge, request_headers
 from llmgw.agent.meter import Meter
-from llmgw.agent.partial import Digests, Partial
+from llmgw.agent.partial import WRONG, Digests, Partial
 from llmgw.kit.clock import Clock
 from llmgw.kit.files import open_regular
 from llmgw.kit.text import safe
@@ -28,6 +29,9 @@ _HOPS = 8
 _PIECE = 8 * 2**20
 _LOOK = 64 * 2**20
 """Bytes between two looks at the disk where no length was said."""
+_PAGE = 4096
+"""Bytes of a refusal in which its words are looked for."""
+_TAGS = re.compile(r"(?is)<!--.*?(?:-->|\Z)|<(style|script)\b.*?(?:</\1>|\Z)|</?[a-z!][^<>]*>?")
 _LOOPBACK = ("all://localhost", "all://127.0.0.1", "all://[::1]")
 
 
@@ -108,7 +112,7 @@ def make_client(limits: Limits) -> httpx.AsyncClient:
 
 async def fetch_file(fetching: Fetching, remote: Remote) -> None:
     """Bring `remote` into the partial, proven and synced. Raises Trouble; OSError of the disk."""
-    partial = fetching.partial
+    partial, version = fetching.partial, ""
     have = partial.have(remote.name, checked=remote.wanted.checked)
     if all_here(have, remote):
         return await _prove(fetching, remote, resumed=True)
@@ -125,6 +129,10 @@ async def fetch_file(fetching: Fetching, remote: Remote) -> None:
             case answer.Append(total):
                 await _receive(fetching, remote, response, have, total)
             case answer.Anew(total, etag):
+                version = _version(remote, response, total)
+                if said := partial.proven_wrong(remote.name, version):
+                    said = f"{remote.name} {said}; it came {WRONG} times and is still the same there"
+                    raise Trouble(f"{_host(remote.url)}: {said}")
                 fetching.meter.void(have.size)
                 partial.begin(remote.name, total, etag)
                 await _receive(fetching, remote, response, Have(), total)
@@ -138,7 +146,8 @@ async def fetch_file(fetching: Fetching, remote: Remote) -> None:
                 raise Trouble(f"{_host(remote.url)}: {said}{await _excerpt(response)}")
             case answer.Elsewhere():
                 raise Trouble(f"{_host(remote.url)} redirects more than {_HOPS} times")
-    return await _prove(fetching, remote, resumed=have.size > 0 and not isinstance(verdict, answer.Anew))
+    resumed = have.size > 0 and not isinstance(verdict, answer.Anew)
+    return await _prove(fetching, remote, resumed=resumed, version=version)
 
 
 @contextlib.asynccontextmanager
@@ -257,13 +266,28 @@ def _too_large(remote: Remote, size: int, limits: Limits) -> str:
     return f"{remote.name} has {show_bytes(size)}, at most {show_bytes(limits.largest)} are taken"
 
 
-async def _prove(fetching: Fetching, remote: Remote, *, resumed: bool) -> None:
-    """Compare digests and finish the file, or remove it and say both digests."""
+def _version(remote: Remote, response: httpx.Response, total: int | None) -> str:
+    """What tells whether a server has the same file as another time; empty where it says nothing of the kind.
+
+    Enough to fetch nothing that was wrong before, not to put two parts together.
+    """
+    said = response.headers.get("etag") or response.headers.get("last-modified")
+    wanted = remote.sha256 or remote.git_sha1
+    return f"{wanted} {total} {safe(said)[:200]}" if said and total is not None else ""
+
+
+async def _prove(fetching: Fetching, remote: Remote, *, resumed: bool, version: str = "") -> None:
+    """Compare digests and finish the file, or remove it and say both digests.
+
+    `version` is the server's, of a file that came in one piece.
+    """
     size = fetching.partial.path(remote.name).stat().st_size
     digests = await _digests(fetching, remote, size)
     wrong = fault_of(remote, digests)
     if wrong:
         fetching.partial.void(remote.name)
+        if version:
+            fetching.partial.came_wrong(remote.name, version, wrong)
         # What was here before may have been the wrong part: the whole file deserves one more try.
         raise Trouble(f"{_host(remote.url)}: {remote.name} {wrong}", passing=resumed)
     fetching.partial.finish(remote.name, digests.size, digests.sha256())
@@ -295,9 +319,15 @@ async def _excerpt(response: httpx.Response) -> str:
     """The start of what the server says about its refusal."""
     with contextlib.suppress(httpx.HTTPError):
         async for piece in response.aiter_raw():
-            said = safe(piece[:200].decode(errors="replace")).strip()
+            said = _first_words(piece[:_PAGE].decode(errors="replace"))
             return f" ({said})" if said else ""
     return ""
+
+
+def _first_words(page: str) -> str:
+    """The first line of a page that people would read: nothing of its tags, styles and scripts; bounded."""
+    lines = (" ".join(line.split()) for line in _TAGS.sub(" ", page).splitlines())
+    return safe(next(filter(None, lines), ""))[:200]
 
 
 def _followable(url: str, location: str) -> str:

@@ -29,6 +29,18 @@ TRASH = ".trash-"
 NOTE = "partial.json"
 
 
+WRONG = 2
+"""Times that the same bytes come whole and wrong before they are not asked for again."""
+
+
+class Wrong(pydantic.BaseModel):
+    """What came whole and was not the file: `version` is the server's, `said` why, `times` how often in a row."""
+
+    version: str
+    said: str
+    times: int = 1
+
+
 class FileNote(pydantic.BaseModel):
     """One file that was begun. `sha256` is set once it is whole, checked and synced."""
 
@@ -36,6 +48,7 @@ class FileNote(pydantic.BaseModel):
     total: int | None = None
     boot: str = ""
     sha256: str = ""
+    wrong: Wrong | None = None
 
 
 class Note(pydantic.BaseModel):
@@ -169,7 +182,8 @@ class Partial:
 
     def begin(self, name: str, total: int | None, etag: str) -> None:
         """Remove the file: other bytes, of this ETag and length, are about to come."""
-        self._note.files[name] = FileNote(etag=etag, total=total, boot=self._boot)
+        wrong = self._wrong(name)
+        self._note.files[name] = FileNote(etag=etag, total=total, boot=self._boot, wrong=wrong)
         self.save()
         self.path(name).unlink(missing_ok=True)
 
@@ -191,8 +205,26 @@ class Partial:
     def void(self, name: str) -> None:
         """The file is worth nothing: remove it."""
         self.path(name).unlink(missing_ok=True)
-        self._note.files[name] = FileNote()
+        self._note.files[name] = FileNote(wrong=self._wrong(name))
         self.save()
+
+    def came_wrong(self, name: str, version: str, said: str) -> None:
+        """The file came whole, as the server's `version` of it, and `said` is what was wrong with it."""
+        last = self._wrong(name)
+        again = last is not None and (last.version, last.said) == (version, said)
+        wrong = Wrong(version=version, said=said, times=last.times + 1 if last is not None and again else 1)
+        self._note.files[name] = self._note.files[name].model_copy(update={"wrong": wrong})
+        self.save()
+
+    def proven_wrong(self, name: str, version: str) -> str:
+        """What is wrong with the server's `version` of a file, where it came often enough; else empty."""
+        wrong = self._wrong(name)
+        proven = wrong is not None and wrong.times >= WRONG and wrong.version == version
+        return wrong.said if wrong is not None and proven else ""
+
+    def _wrong(self, name: str) -> Wrong | None:
+        noted = self._note.files.get(name)
+        return None if noted is None else noted.wrong
 
     def commit(self, whole: Manifest) -> pathlib.Path:
         """Become the entry: manifest, then one rename. Durable on return; the lock is let go."""

@@ -154,6 +154,44 @@ def test_both_digests_are_said(tmp_path: pathlib.Path) -> None:
     assert hashlib.sha256(OTHER).hexdigest() in said
 
 
+def test_what_came_wrong_twice_is_not_fetched_again(tmp_path: pathlib.Path) -> None:
+    """The same file of the same server, by another agent too: it is asked for, and not taken. A new one is."""
+
+    async def attempt(server: WeightsServer) -> str:
+        async with store(tmp_path) as held:
+            try:
+                return (await held.weights.ensure(pinned(server.url(PATH), BODY))).name
+            except Failed as failed:
+                return failed.said
+
+    with WeightsServer({PATH: OTHER}) as server:
+        said = [asyncio.run(attempt(server)) for _ in range(4)]
+        assert said[0] == said[1]
+        assert said[2] == said[3]
+        assert "it came 2 times and is still the same there" in said[2]
+        assert hashlib.sha256(OTHER).hexdigest() in said[2]
+        assert "came)" in said[1]
+        assert "came)" not in said[2], "no byte of it was taken"
+        server.files[PATH] = BODY
+        assert not asyncio.run(attempt(server)).startswith("cannot fetch")
+
+
+@pytest.mark.parametrize("tag", ['"one"', ""])
+def test_what_may_be_another_file_is_fetched(tag: str, tmp_path: pathlib.Path) -> None:
+    """Wrong twice, under ETags that differ or with none: nothing says that the next one is the same."""
+
+    async def attempt(server: WeightsServer) -> str:
+        async with store(tmp_path) as held:
+            with pytest.raises(Failed) as caught:
+                await held.weights.ensure(pinned(server.url(PATH), BODY))
+            return caught.value.said
+
+    with WeightsServer({PATH: OTHER}) as server:
+        for turn in range(3):
+            server.behave(PATH, Answer(headers={"ETag": tag and f'"{turn}"'}))
+            assert "still the same" not in asyncio.run(attempt(server))
+
+
 def test_a_stall_is_said_with_its_limit(tmp_path: pathlib.Path) -> None:
     """No byte for the stall limit ends an attempt; what came is kept."""
 
@@ -290,6 +328,36 @@ def test_the_servers_own_words_reach_the_message_without_its_control_characters(
         said = asyncio.run(story(server))
     assert "it answered 403 (quota �[31mexceeded)" in said
     assert "SECRET" not in said
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (
+            b'<!DOCTYPE HTML>\n<html lang="en"><head><style>p { color: red }\n</style><!-- a\nb -->\n'
+            b"<title>Error  response</title>\n</head><body><p>Error code: 404</p></body></html>",
+            "it answered 404 (Error response)",
+        ),
+        (b"<html><head><script>" + b"x" * 5000, "it answered 404"),
+        (
+            b'{"error": "no model with size < 5"}\nmore',
+            'it answered 404 ({"error": "no model with size < 5"})',
+        ),
+        (b"word " * 1000, f"it answered 404 ({'word ' * 40})"),
+    ],
+)
+def test_of_a_page_one_line_is_told(body: bytes, said: str, tmp_path: pathlib.Path) -> None:
+    """A refusal in HTML: its first words, and no tags."""
+
+    async def story(server: WeightsServer) -> str:
+        async with store(tmp_path) as held:
+            with pytest.raises(Failed) as caught:
+                await held.weights.ensure(pinned(server.url(PATH), BODY))
+            return caught.value.said
+
+    with WeightsServer() as server:
+        server.behave(PATH, Answer(status=404, body=body))
+        assert asyncio.run(story(server)).endswith(said)
 
 
 def test_proxy_settings_that_make_no_sense_are_said(
