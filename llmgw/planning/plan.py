@@ -217,13 +217,21 @@ def _unplaced(
     return tuple(found)
 
 
-_REPLICA = re.compile(r"(\S+)/[a-z0-9]{4}(?![a-z0-9])")
+_REPLICA = r"[^\s,]+/[a-z0-9]{4}(?![a-z0-9])"
+_REPLICAS = re.compile(rf"{_REPLICA}(?:, {_REPLICA})*")
 
 
 def _named(played: Rehearsal) -> Callable[[str], str]:
-    """Calls a replica that only the rehearsal knows by its model: its id is drawn anew each time."""
+    """Calls a replica that only the rehearsal knows by its model: its id is drawn anew each time.
+
+    A list of replicas stays in its order also then.
+    """
     new = {step.action.spec.replica for step in played.steps if isinstance(step.action, Assign)}
-    return lambda said: _REPLICA.sub(lambda m: f"{m[1]} (new)" if m[0] in new else m[0], said)
+
+    def called(replica: str) -> str:
+        return f"{replica.rpartition('/')[0]} (new)" if replica in new else replica
+
+    return lambda said: _REPLICAS.sub(lambda m: ", ".join(sorted(map(called, m[0].split(", ")))), said)
 
 
 def _observed(view: View) -> str:

@@ -3,7 +3,6 @@
 import json
 import pathlib
 import re
-import struct
 
 import pytest
 
@@ -40,19 +39,10 @@ def here(tmp_path: pathlib.Path) -> pathlib.Path:
         PROFILES.replace("tp2", "tp4").replace("_node: 2", "_node: 4")
     )
     (tmp_path / "catalog" / "cpu.yaml").write_text(CPU)
-    model(tmp_path / "llama", models.LLAMA_70B, 131)
-    model(tmp_path / "qwen", models.QWEN25_7B, 14)
+    models.write(tmp_path / "llama", models.LLAMA_70B, 131)
+    models.write(tmp_path / "qwen", models.QWEN25_7B, 14)
     scripted_model.write(tmp_path / "model.gguf", "I am read.")
     return tmp_path
-
-
-def model(path: pathlib.Path, config: models.Config, gib: int) -> None:
-    """A model directory whose header promises so many GiB."""
-    path.mkdir()
-    (path / "config.json").write_text(json.dumps(config))
-    listed = {"w": {"dtype": "BF16", "shape": [gib, 1 << 29], "data_offsets": [0, gib << 30]}}
-    header = json.dumps(listed).encode()
-    (path / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
 
 
 def fit(here: pathlib.Path, source: str, *more: str) -> int:

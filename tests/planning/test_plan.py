@@ -157,3 +157,20 @@ def test_a_rehearsal_is_what_the_loop_does(a: int, b: int, c: int, d: int, threa
         done += story.runs(60)
     assert [step.action for step in played.steps] == done
     assert {type(action) for action in done} <= {Assign, Drain, Stop} | {type(s.action) for s in played.steps}
+
+
+def test_who_holds_the_cards_is_told_in_one_order() -> None:
+    """Also of replicas that only the rehearsal knows: their ids are drawn anew each time."""
+    story = served()
+    model = next(iter(story.desired.catalog.models.values()))  # type: ignore[union-attr]
+    big = a_profile("big", gpus_per_node=8)
+    more = dataclasses.replace(model, scaling=dataclasses.replace(model.scaling, min=3, max=3))
+    new = a_catalog(more, a_model("vast", profiles=("big",)), profiles=[big])
+    made = {
+        make_plan(
+            story.desired, Desired(new), story.fleet, story.ledger, story.now, seeded(seed), story.timers, base=1
+        ).unplaced[0].reasons
+        for seed in range(20)
+    }  # fmt: skip
+    (reasons,) = made
+    assert any("(new)" in said and "/" in said for _, _, said in reasons)

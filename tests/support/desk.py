@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import datetime
 import http.server
+import json
 import pathlib
 import threading
 import urllib.parse
@@ -19,11 +20,14 @@ from llmgw.control import snapshot
 from llmgw.control.about import About
 from llmgw.control.api import nothing_followed
 from llmgw.control.asking import Asking
+from llmgw.control.checking import Checking
 from llmgw.control.clocks import Clocks
 from llmgw.control.fleet_route import FleetApi
 from llmgw.control.measuring import Measuring
 from llmgw.control.peers import Peer
 from llmgw.control.store import Revision
+from llmgw.control.token_routes import TokenRoutes
+from llmgw.control.tokens import Tokens
 from llmgw.planning.asking import Given
 from llmgw.planning.costs import Seen
 from llmgw.transport.http import Request
@@ -88,12 +92,20 @@ def desk(root: pathlib.Path, found: snapshot.Snapshot | None = None, who: str = 
     given, plane = found.given, Plane(root, timers=found.given.timers)
     plane.clock.at = given.now
     catalog = load_files({name: text.encode() for name, text in found.files.items()})
+    wall, before = plane.clock.wall(), {n: text for n, text in found.files.items() if "phi-4" not in n}
+    plane.store.add(
+        Revision(
+            number=given.number - 1, files=before, digest="6" * 64, commit="3f2a91c00000", who=who,
+            message="before phi", plan="0c" * 32, at=wall - datetime.timedelta(days=2),
+        )
+    )  # fmt: skip
     plane.store.add(
         Revision(
             number=given.number, files=dict(found.files), digest=catalog.digest, commit="8c01d77aaaaa",
-            who=who, message="bge for search" if who == "ilker" else who, plan="1b" * 32, at=plane.clock.wall() - datetime.timedelta(hours=2),
+            who=who, message="bge for search" if who == "ilker" else who, plan="1b" * 32, at=wall - datetime.timedelta(hours=2),
         )
     )  # fmt: skip
+    _tokens(root, plane.clock.wall(), who)
     plane.adoption.resume()
     plane.loop.fleet, plane.loop.ledger = given.fleet, given.ledger
     plane.loop.desired = dataclasses.replace(given.desired, catalog=catalog)
@@ -115,7 +127,8 @@ def desk(root: pathlib.Path, found: snapshot.Snapshot | None = None, who: str = 
         followed=nothing_followed,
     )
     routes = {**FleetApi(plane.adoption, plane.clock).routes, **about.routes, **_clocks(plane).routes}
-    plane.api._routes.update(routes)
+    tokens = TokenRoutes(Tokens(root, plane.clock.wall), required=False)
+    plane.api._routes.update({**routes, **_checking(plane).routes, **tokens.routes})
     return Desk(plane)
 
 
@@ -133,6 +146,46 @@ def _clocks(plane: Plane) -> Clocks:
 
     asking = Asking(send)
     return Clocks(peers, asking, asking, plane.clock)  # type: ignore[arg-type]
+
+
+def _checking(plane: Plane) -> Checking:
+    """Engines that were run: one that tells its version, and one that does not start."""
+
+    def send(node: str, make: Callable[[int, int], messages.Command]) -> bool:
+        found = [
+            {
+                "name": each.name,
+                "version": each.version,
+                "path": f"/opt/{each.name}",
+                "works": works,
+                "checked": said,
+            }
+            for each, works, said in zip(
+                plane.loop.fleet.nodes[node].info.engines or (),
+                (True, False, False),
+                ("0.19.0", "ImportError: libcudart.so.12", "".join(recorded.HOSTILE)),
+                strict=False,
+            )
+        ]
+        answer = messages.Result(seq=make(1, 1).seq, data={"engines": found})
+        asyncio.get_running_loop().call_soon(asking.answered, node, answer)
+        return True
+
+    asking = Asking(send)
+    return Checking(plane.loop, asking)
+
+
+def _tokens(root: pathlib.Path, wall: datetime.datetime, who: str) -> None:
+    """One of each kind, as they lie on the disk."""
+    made = {"sha256": "0" * 64, "created": (wall - datetime.timedelta(days=9)).isoformat()}
+    node = {"id": "0a1b2c3d", "kind": "node", "name": "gpu-a1", "bound": "id-gpu-a1", "bound_name": "gpu-a1"}
+    later = (wall + datetime.timedelta(hours=1)).isoformat()
+    kept = [
+        node,
+        {"id": "1b2c3d4e", "kind": "gateway", "name": who, "until": later},
+        {"id": "2c3d4e5f", "kind": "api"},
+    ]
+    (root / "tokens.json").write_text(json.dumps({"tokens": [{**made, **each} for each in kept]}))
 
 
 class _Measured(Measuring):

@@ -3,6 +3,9 @@
 Read by the tests of model facts, divisibility and memory, and by `python -m tests.lab estimate`.
 """
 
+import json
+import pathlib
+import struct
 from typing import Any
 
 Config = dict[str, Any]
@@ -174,3 +177,12 @@ CONFIGS: dict[str, Config] = {
 def config(model: str) -> Config | None:
     """The config of the model called `model`, if it is one of these."""
     return next((found for part, found in CONFIGS.items() if part in model), None)
+
+
+def write(path: pathlib.Path, config: Config, gib: int) -> None:
+    """A model directory whose header promises so many GiB."""
+    path.mkdir(exist_ok=True)
+    (path / "config.json").write_text(json.dumps(config))
+    listed = {"w": {"dtype": "BF16", "shape": [gib, 1 << 29], "data_offsets": [0, gib << 30]}}
+    header = json.dumps(listed).encode()
+    (path / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)

@@ -192,3 +192,4 @@ def write() -> None:
             path = GOLDEN / directory / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
+    models.write(GOLDEN / "llama", models.LLAMA_70B, 131)

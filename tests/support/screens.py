@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from unittest import mock
 
 from llmgw.cli import main, output
-from tests.support.recorded import GOLDEN
+from tests.support.recorded import GOLDEN, HOSTILE
 
 MODES: Mapping[str, int | None] = {"pipe": None, "80": 80, "100": 100, "ascii": None, "hostile": 100}
 """Mode → columns of its terminal. `hostile` is of the fleet whose names attack, `recorded.hostile`."""
@@ -27,24 +27,39 @@ SCREENS: Mapping[str, Sequence[str]] = {
     "plan-summary": ("plan", "next", "--summary"),
     "plan-explain": ("plan", "next", "--explain", "--only", "qwen*", "--only", "deepseek*"),
     "plan-what-if": ("plan", "next", "--summary", "--without-node", "gpu-a1", "--with-node", "node.yaml"),
+    "plan-without": ("plan", "standing", "--without-node", "gpu-a1"),
     "plan-markdown": ("plan", "next", "-o", "markdown"),
     "plan-nothing": ("plan", "standing"),
     "apply": ("apply", "next"),
+    "apply-stale": ("apply", "next", "--expect", "p-000000"),
+    "rollback": ("rollback",),
+    "drain": ("node", "drain", "gpu-a1", "--reason", "new cards"),
+    "confirm-lost": ("node", "confirm-lost", "gpu-b1"),
+    "forget": ("node", "forget", "gpu-b1"),
+    "resume": ("resume", "phi-4"),
     "status": ("status",),
+    "status-wide": ("status", "-o", "wide"),
     "replicas": ("replicas",),
     "replicas-wide": ("replicas", "-o", "wide"),
     "nodes": ("nodes",),
+    "nodes-wide": ("nodes", "-o", "wide"),
     "models": ("models",),
+    "models-wide": ("models", "-o", "wide"),
     "events": ("events",),
     "gc": ("gc",),
     "history": ("history",),
+    "history-json": ("history", "-o", "json"),
     "history-show": ("history", "show", "7"),
     "show": ("show", "7"),
     "doctor": ("doctor",),
     "version": ("version",),
     "why-model": ("why", "deepseek-v3"),
     "why-paused": ("why", "phi-4"),
+    "why-replica": ("why", "llama-70b/egzd"),
     "why-node": ("why", "gpu-b1"),
+    "engine-check": ("engine-check", "gpu-a1"),
+    "tokens": ("token", "list"),
+    "fit": ("fit", "llama", "--profile", "one-h100", "--catalog", "next"),
     "validate": ("validate", "next"),
     "validate-broken": ("validate", "broken"),
     "validate-many": ("validate", "many", "-o", "concise"),
@@ -53,9 +68,17 @@ SCREENS: Mapping[str, Sequence[str]] = {
 
 ATTACKED: Mapping[str, Sequence[str]] = {
     "plan-what-if": ("plan", "next", "--summary", "--without-node", "[bold]", "--with-node", "node.yaml"),
+    "plan-without": ("plan", "standing", "--without-node", "@all"),
+    "drain": ("node", "drain", "@all", "--reason", "".join(HOSTILE)),
+    "confirm-lost": ("node", "confirm-lost", "a|b"),
+    "forget": ("node", "forget", "a|b"),
+    "engine-check": ("engine-check", "@all"),
     "why-node": ("why", "a|b"),
 }
 """Those that name a node, where nodes have the names that attack."""
+
+ALONE = ("validate", "fit")
+"""Verbs that ask no control plane: nothing of the fleet is on their screens."""
 
 _TOLD_BY_CLOCKS = (
     (re.compile(r"catalog [0-9a-f]{7} \(HEAD[^\n]*?\)(?: \+ \d+ uncommitted: [^\n]*?)?(?=   applied|$)", re.MULTILINE), "catalog COMMIT"),
@@ -99,7 +122,7 @@ def words(screen: str, mode: str) -> Sequence[str]:
 
 def environment(mode: str, server: str) -> dict[str, str]:
     """What a process of this mode is told."""
-    told = {"LLMGW_SERVER": server, "NO_COLOR": "1", "CI": "1"}
+    told = {"LLMGW_SERVER": server, "NO_COLOR": "1", "CI": "1", "LOGNAME": "ilker"}
     if mode == "ascii":
         told |= {"LC_ALL": "C"}
     if (width := MODES[mode]) is not None:
@@ -139,5 +162,5 @@ def every() -> Iterator[tuple[str, str]]:
     """(screen, mode) of all of them."""
     for screen in SCREENS:
         for mode in MODES:
-            if mode != "hostile" or SCREENS[screen][0] != "validate":
+            if mode != "hostile" or SCREENS[screen][0] not in ALONE:
                 yield screen, mode
