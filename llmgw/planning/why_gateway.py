@@ -33,8 +33,7 @@ def _said(view: View, name: str, silent: bool) -> Iterator[str]:
         yield "where only its way here is cut, it serves by the last table that it got"
         yield "one that stays away for a day is forgotten"
     if 0 < gateway.acked <= newest:
-        behind = "" if gateway.acked == newest else f"; the newest is {newest}"
-        yield f"serves by table {gateway.acked}{behind}"
+        yield f"serves by {'the newest table' if gateway.acked == newest else 'an older table than the newest'}"
     if flying := sum(gateway.in_flight.values()):
         yield f"{count(flying, 'request')} in flight when it spoke last"
     for replica, drain in sorted(view.ledger.drains.items()):

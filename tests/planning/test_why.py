@@ -272,7 +272,7 @@ def test_a_silent_gateway_says_what_its_clients_get() -> None:
     story = served()
     why = why_gateway(seen(story), "gw")
     assert (why.state, why.try_next) == ("Ready", "")
-    assert why.said[1].startswith("serves by table ")
+    assert why.said[1] == "serves by the newest table"
     story.gateways.clear()
     story.after(16).adopts(a_catalog()).decides()
     why = why_gateway(seen(story), "gw")
