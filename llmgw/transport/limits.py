@@ -17,7 +17,7 @@ class Limits:
     """The defaults suit agents on one network with their control plane.
 
     `ping`: to a peer that is silent a PING goes out this often; `timeout`: after so long without a byte the peer is dead, and
-    a send that moves nothing for so long ends its channel. `window`: unread bytes a channel may hold.
+    a send that moves nothing for so long ends its channel: within 15 s both ends have done all that follows. `window`: unread bytes a channel may hold.
     `connections`: sockets that are open, whatever became of them yet; `handshakes` of TLS are under way at a time, each for
     `handshake_timeout` seconds at most.
     `head`, `body`, `head_timeout`, `body_timeout`, `idle` are for HTTP/1.1 requests: bytes allowed,
@@ -26,7 +26,7 @@ class Limits:
     """
 
     ping: float = 5.0
-    timeout: float = 15.0
+    timeout: float = 14.5
     window: int = 1024 * 1024
     channels: int = 16
     connections: int = 4096
