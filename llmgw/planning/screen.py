@@ -14,6 +14,7 @@ from llmgw.planning.needs import Unplaced
 from llmgw.planning.reasons import no_place, tried
 from llmgw.planning.roll import Kind, kind
 from llmgw.planning.scaling import wanted
+from llmgw.planning.sharing import shared_ports
 from llmgw.planning.view import View
 
 _NONE: collections.Counter[Kind] = collections.Counter()
@@ -216,7 +217,7 @@ def replica_state(view: View, replica: Replica) -> tuple[str, str]:
 
 def node_rows(view: View) -> tuple[NodeRow, ...]:
     """Every node of the roster, by name; of those that have not spoken yet nothing else is known."""
-    rows = []
+    rows, shared = [], shared_ports(view)
     for name, standing in view.standings.items():
         node = view.fleet.nodes.get(name)
         if node is None:
@@ -242,7 +243,7 @@ def node_rows(view: View) -> tuple[NodeRow, ...]:
                 cordoned="" if draining else view.board.cordoned.get(name, ""),
                 address=info.address,
                 build=info.build,
-                warnings=info.warnings,
+                warnings=(*info.warnings, *shared.get(name, ())),
                 draining=draining,
                 cards=tuple(collections.Counter(gpu.name for gpu in info.gpus or ()).items()),
                 lost_in=max(0.0, view.timers.lost - silence)

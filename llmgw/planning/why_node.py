@@ -10,6 +10,7 @@ from llmgw.kit.text import count
 from llmgw.kit.units import show_seconds
 from llmgw.planning.needs import Unplaced
 from llmgw.planning.placement import Site
+from llmgw.planning.sharing import shared_ports
 from llmgw.planning.view import View
 from llmgw.planning.why import Why, state_of, stops_all
 
@@ -33,6 +34,7 @@ def why_node(view: View, unplaced: Iterable[Unplaced], node: str) -> Why:
         *_taken(view, node, here),
         *_cards(site),
         *known.info.warnings,
+        *shared_ports(view).get(node, ()),
         *(f"runs {each}, {state_of(view, view.replicas[each])}" for each in here),
         *(
             f"does not take {item.model}: {reason.said}"

@@ -75,12 +75,16 @@ NEXT: Mapping[str, str] = {
 }
 
 
+MACHINES = ("cpu-c1", "old-1", "gpu-a1", "gpu-a2", "gpu-b1", "gpu-b2")
+"""In the order of their addresses."""
+
+
 def node(name: str, kind: str, cards: int, memory: int, *engines: str, disk: int = 1900 * GB) -> NodeInfo:
     """A machine."""
     return NodeInfo(
         id=f"id-{name}",
         name=name,
-        address=f"10.1.0.{len(name)}",
+        address=f"10.1.0.{1 + MACHINES.index(name)}",
         build="0.1.0",
         gpus=tuple(Gpu(f"{name}-card-{i}", kind, memory) for i in range(cards)),
         cpu_cores=64.0,
