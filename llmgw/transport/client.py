@@ -10,6 +10,8 @@ from llmgw.transport.limits import Limits
 from llmgw.transport.sockets import reason
 from llmgw.transport.tls import distrust
 
+USUAL = Limits()
+
 
 def bearer(token: str) -> tuple[tuple[str, str], ...]:
     """The headers that carry `token`; none without one."""
@@ -21,8 +23,8 @@ async def connect(
     port: int,
     path: str,
     *,
-    ping: float = 5.0,
-    timeout: float = 15.0,  # noqa: ASYNC109 - the life-long limit of the channel, not of this call
+    ping: float = USUAL.ping,
+    timeout: float = USUAL.timeout,  # noqa: ASYNC109 - the life-long limit of the channel, not of this call
     headers: Iterable[tuple[str, str]] = (),
     tls: ssl.SSLContext | None = None,
 ) -> Channel:
