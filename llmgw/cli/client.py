@@ -49,7 +49,7 @@ class Client:
 
     def __init__(self, server: str | None) -> None:
         by = access(server)
-        self.server = by.server
+        self.server, self.sends_token = by.server, bool(by.headers)
         self._http = httpx.Client(
             base_url=by.base_url,
             verify=by.verify,

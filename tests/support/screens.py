@@ -122,7 +122,14 @@ def words(screen: str, mode: str) -> Sequence[str]:
 
 def environment(mode: str, server: str) -> dict[str, str]:
     """What a process of this mode is told."""
-    told = {"LLMGW_SERVER": server, "NO_COLOR": "1", "CI": "1", "LOGNAME": "ilker"}
+    told = {
+        "LLMGW_SERVER": server,
+        "NO_COLOR": "1",
+        "CI": "1",
+        "LOGNAME": "ilker",
+        "SHELL": "/bin/bash",
+        "XDG_DATA_HOME": "/nonexistent",
+    }
     if mode == "ascii":
         told |= {"LC_ALL": "C"}
     if (width := MODES[mode]) is not None:

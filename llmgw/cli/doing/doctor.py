@@ -2,6 +2,8 @@
 
 import dataclasses
 import datetime
+import os
+import pathlib
 from typing import Any
 
 import click
@@ -9,8 +11,10 @@ import click
 from llmgw.cli.checks import Finding, findings
 from llmgw.cli.client import Client
 from llmgw.cli.documents import document
+from llmgw.cli.doing.completion import place
 from llmgw.cli.doing.version import OURS
 from llmgw.cli.exits import Exit, of_error
+from llmgw.cli.here import findings_here
 from llmgw.cli.output import say
 from llmgw.errors import Failed, LlmgwError
 from llmgw.kit.clock import SystemClock
@@ -33,6 +37,9 @@ def run(output: str, server: str | None) -> int:
         facts = {**facts, "clocks": _clocks(client)}
         found = findings(facts, ours=OURS, wall=middle, took=took, server=client.server)
         code = Exit.FAILED if any(each.grade == "wrong" for each in found) else Exit.DONE
+    found += findings_here(
+        token=client.sends_token, environment=os.environ, directory=pathlib.Path.cwd(), place=place
+    )
     if output == "text":
         say(doctor_lines(found))
     else:
