@@ -4,6 +4,7 @@ Used by `documents` for its fields. A validator gives the text back as it was wr
 """
 
 import re
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, TypeAdapter
@@ -33,11 +34,25 @@ def _name(text: str) -> str:
     return text
 
 
-def _with_unit(value: object) -> object:
-    """Refuses 20 where 20s is needed, before strictness says that text is needed."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        raise ValueError(f"cannot read {value} without a unit")
-    return value
+class Helped(ValueError):
+    """A value that cannot be, with what to write instead."""
+
+    def __init__(self, said: str, help_: str) -> None:
+        super().__init__(said)
+        self.help = help_
+
+
+def _in_unit(unit: str) -> Callable[[object], object]:
+    """Refuses 20 where 20s is needed, before strictness says that text is needed; `unit` is the usual one."""
+
+    def with_unit(value: object) -> object:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            sound = 0 < value < 10**9
+            help_ = f"write {value}{unit}, if that is meant" if sound else ""
+            raise Helped(f"cannot read {value} without a unit", help_)
+        return value
+
+    return with_unit
 
 
 def _duration(text: str) -> str:
@@ -147,9 +162,9 @@ Name = Annotated[
 Sha256 = Annotated[
     str, AfterValidator(_sha256), _shape("^[0-9a-f]{64}$", "Write 64 lower-case hexadecimal digits.")
 ]
-Duration = Annotated[str, BeforeValidator(_with_unit), AfterValidator(_duration), _TIME]
-PositiveDuration = Annotated[str, BeforeValidator(_with_unit), AfterValidator(_positive_duration), _TIME]
-Size = Annotated[str, BeforeValidator(_with_unit), AfterValidator(_size), _BYTES]
+Duration = Annotated[str, BeforeValidator(_in_unit("s")), AfterValidator(_duration), _TIME]
+PositiveDuration = Annotated[str, BeforeValidator(_in_unit("s")), AfterValidator(_positive_duration), _TIME]
+Size = Annotated[str, BeforeValidator(_in_unit("GiB")), AfterValidator(_size), _BYTES]
 Flag = Annotated[
     str, AfterValidator(_flag), _shape(FLAG, "Write the name of the flag only, without dashes before it.")
 ]

@@ -5,7 +5,7 @@ other. A document that is wrong still says its kind and name where it can: other
 """
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, cast
 
 from pydantic import BaseModel, ValidationError
@@ -13,6 +13,7 @@ from pydantic_core import ErrorDetails
 
 from llmgw.catalog.diagnostics import MAX_PROBLEMS, Diagnostic
 from llmgw.catalog.documents import PROFILES, AnyDocument, ModelDocument
+from llmgw.catalog.fields import Helped
 from llmgw.catalog.marks import Path
 from llmgw.catalog.suggest import closest, did_you_mean
 from llmgw.catalog.tree import Tree
@@ -171,7 +172,8 @@ def _document_in(annotation: Any) -> type[BaseModel]:
 def _problem(written: Written, document: type[BaseModel], error: ErrorDetails) -> Diagnostic:
     loc = error["loc"]
     if error["type"] == "extra_forbidden":
-        hint = did_you_mean(str(loc[-1]), _fields(document, loc[:-1]))
+        known = _fields(document, loc[:-1])
+        hint = did_you_mean(str(loc[-1]), known) or _said_elsewhere(str(loc[-1]), error["input"], known)
         said = f"unknown field `{loc[-1]}` in {_kind_of(written, loc[:-1])}"
         return written.problem("E203", said, *loc, key=True, help=hint)
     if error["type"] == "missing":
@@ -181,7 +183,17 @@ def _problem(written: Written, document: type[BaseModel], error: ErrorDetails) -
     path = loc[:-1] if on_key else loc
     if error["type"] in _NEEDED:
         return _wrong_type(written, path, error)
-    return written.problem("E206", _wrong_value(path, error), *path, key=on_key)
+    cause = error.get("ctx", {}).get("error")
+    help_ = cause.help if isinstance(cause, Helped) else ""
+    return written.problem("E206", _wrong_value(path, error), *path, key=on_key, help=help_)
+
+
+def _said_elsewhere(field: str, value: object, known: Collection[str]) -> str:
+    """Where a field of other tools is said here; empty where nobody would look for it."""
+    if field != "replicas" or "scaling" not in known:
+        return ""
+    number = value if isinstance(value, int) and not isinstance(value, bool) else 1
+    return f"how many run is said by `scaling: {{min: {number}, max: {number}}}`"
 
 
 def _kind_of(written: Written, path: Path) -> str:

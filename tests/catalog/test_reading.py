@@ -65,6 +65,32 @@ def to_yaml(value: object) -> str:
     return "null" if value is None else str(value).lower() if isinstance(value, bool) else repr(value)
 
 
+def test_a_number_without_its_unit_says_how_it_is_written() -> None:
+    """The usual unit of what is meant; of a number that nobody means nothing is made."""
+    for written, help_ in (
+        ("drain: 120", "write 120s, if that is meant"),
+        ("start_deadline: 0.5", "write 0.5s, if that is meant"),
+        ("gpu: {memory: 80}", "write 80GiB, if that is meant"),
+        ("drain: -1", ""),
+        ("drain: 1" + "0" * 12, ""),
+    ):
+        (problem,) = checked(f"{PROFILE}{written}\n").diagnostics
+        assert (problem.code, problem.help) == ("E206", help_)
+
+
+def test_what_other_tools_call_replicas_is_scaling_here() -> None:
+    """With the number that was written; in a profile there is none of it."""
+    for written, bounds in (
+        ("2", "{min: 2, max: 2}"),
+        ("many", "{min: 1, max: 1}"),
+        ("true", "{min: 1, max: 1}"),
+    ):
+        (problem,) = checked(f"{MODEL}replicas: {written}\n", PROFILE).diagnostics
+        assert (problem.code, problem.help) == ("E203", f"how many run is said by `scaling: {bounds}`")
+    (problem,) = checked(f"{PROFILE}replicas: 2\n").diagnostics
+    assert problem.help == ""
+
+
 @pytest.mark.parametrize("name", ["a", "7", "a.b_c-d", "a" * 63])
 def test_names_that_will_do(name: str) -> None:
     """Lower-case letters, digits and what joins them."""
