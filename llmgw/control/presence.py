@@ -37,7 +37,7 @@ class Presence:
         known = fleet.nodes.get(node)
         if stands == "Ready":
             since = self._silent_since.pop(node, None)
-            return f"Ready: it speaks again after {show_seconds(now - since)}" if since is not None else ""
+            return f"Ready again after {show_seconds(now - since)} of silence" if since is not None else ""
         if known is None:
             unheard = "Lost: it has not spoken since this control plane began"
             return unheard if stands == "Lost" else ""

@@ -35,7 +35,7 @@ def test_a_node_that_goes_is_lost_and_comes_back_is_an_event_each(tmp_path: path
     assert told(plane, "node", before) == [
         (node, "Unreachable: silent for 16s; it gets nothing new, what serves there is asked as before"),
         (node, "Lost: silent for 5m32s; what ran there is rebuilt elsewhere"),
-        (node, "Ready: it speaks again after 5m32s"),
+        (node, "Ready again after 5m32s of silence"),
     ]
 
 
