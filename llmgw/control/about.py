@@ -197,8 +197,11 @@ class About:
         names = {row.model for row in models} | {alias for row in models for alias in row.aliases}
         names |= view.replicas.keys() | {view.fleet.name(node) for node in view.standings}
         names |= view.fleet.gateways.keys()
+        said = f"cannot say why {name[:200]!r} is: no model, alias, replica, node or gateway has this name"
+        if last is not None and last.kind == "shard":  # its log outlives it
+            return NoSuchName(f"{said}{ended}", help=f"llmgw logs {name}")
         return NoSuchName(
-            f"cannot say why {name[:200]!r} is: no model, alias, replica, node or gateway has this name{removed}{ended}",
+            f"{said}{removed}{ended}",
             help=did_you_mean(name, names) or "llmgw models, llmgw replicas and llmgw nodes list them",
         )
 

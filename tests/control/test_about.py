@@ -46,6 +46,17 @@ def test_a_replica_that_is_gone_has_a_last_word(tmp_path: pathlib.Path) -> None:
     assert "the last word about it was: " in said
 
 
+def test_of_a_replica_that_just_died_its_log_is_named(tmp_path: pathlib.Path) -> None:
+    """Whoever asks why it is gone wants to read what it said, not what has a name near to its own."""
+    plane = served(tmp_path)
+    (key,) = plane.loop.fleet.shards
+    node_ = plane.loop.fleet.shards[key].spec.node
+    plane.hears(events.Reported(node_, (ShardStatus(*key, "gone", reason="exit 1"),)))
+    said, help_ = refused(plane, key[0])
+    assert said.endswith("the last word about it was: rank 0 gone: exit 1")
+    assert help_ == f"llmgw logs {key[0]}"
+
+
 def test_names_for_completion_are_those_of_the_screens(tmp_path: pathlib.Path) -> None:
     """Models, nodes, replicas with their state, as the CLI keeps them."""
     plane = served(tmp_path)
