@@ -64,11 +64,13 @@ def why_model(view: View, unplaced: Iterable[Unplaced], name: str, facts: ModelF
     missing = next((item for item in unplaced if item.model == name), None)
     known = [(g, t) for (m, g), t in sorted(view.ledger.troubles.items()) if m == name]
     troubles = [] if recovered(view, name) else known
+    current = view.desired.catalog.generations(model)
     serve = [r for r in view.of_model(name) if r.serves and r.id not in view.ledger.drains]
-    ready, silent = len(serve), sum(r.phase == "Unreachable" for r in serve)
+    fresh = [r for r in serve if r.generation in current]
+    ready, silent = len(fresh), sum(r.phase == "Unreachable" for r in fresh)
     count_wanted = wanted(view, model)
     said = [
-        f"{ready} of {count_wanted} ready{_silent(silent)}; {_bounds(view, model)}",
+        f"{ready} of {count_wanted} ready{_silent(silent)}{_before(len(serve) - ready)}; {_bounds(view, model)}",
         *stops_all(view),
         *([f"paused: {reason}"] if (reason := view.desired.marks.paused.get(name)) else []),
         *(line for generation, trouble in troubles for line in _trouble(view, name, generation, trouble)),
@@ -122,6 +124,13 @@ def _model_state(
 def _silent(replicas: int) -> str:
     """How many of them nobody has heard of lately: they are asked as before, and do not count as there."""
     return f", {replicas} of them on silent nodes" if replicas else ""
+
+
+def _before(replicas: int) -> str:
+    """How many of another generation than the catalog's serve meanwhile."""
+    return (
+        f"; {replicas} of the generation before {'serves' if replicas == 1 else 'serve'}" if replicas else ""
+    )
 
 
 def _bounds(view: View, model: Model) -> str:

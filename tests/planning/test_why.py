@@ -10,6 +10,7 @@ from llmgw.fleet.node import Gpu
 from llmgw.fleet.shard import Failure, ShardStatus
 from llmgw.kit.units import show_seconds
 from llmgw.planning.desired import Marks
+from llmgw.planning.screen import outstanding
 from llmgw.planning.view import View, look
 from llmgw.planning.why import Why, why_model, why_replica
 from llmgw.planning.why_gateway import why_gateway
@@ -196,6 +197,17 @@ def test_a_silent_node_says_when_it_is_lost() -> None:
     story.marks(Marks(confirmed_lost=frozenset({here}))).decides()
     why = why_node(seen(story), story.last.unplaced, here)
     assert why.try_next == f"{look}llmgw node forget {here}"
+
+
+def test_during_a_roll_out_it_says_what_status_says() -> None:
+    """None of the new ones yet, and that one of before serves: the same numbers at the same second."""
+    story = served()
+    story.adopts(a_catalog(a_model(source=a_model("other").source))).decides()
+    why = of_model(story)
+    (waits, *_) = outstanding(seen(story))
+    assert why.state == "Starting"
+    assert why.said[0].startswith("0 of 1 ready; 1 of the generation before serves; ")
+    assert waits == "qwen: 0 of 1 ready; 1 of the generation before serves"
 
 
 def test_a_model_on_a_silent_node_is_not_simply_ready() -> None:
