@@ -94,6 +94,8 @@ def tried(view: View, model: str, generation: str, trouble: Trouble) -> str:
     left = trouble.until - view.now
     again = f"try {trouble.failures + 1}"
     when = f"{again} in {show_seconds(left)}" if left > 0 else "it may be tried now"
+    if 0 < left < 1:  # fractions of a second tell nobody anything
+        when = f"{again} is next"
     if next(_coming(view, model, generation), ""):
         when = f"{again} is under way"
     last = trouble.reason if trouble.served else f"last: {trouble.reason}"

@@ -7,7 +7,8 @@ from llmgw.fleet.node import Gpu, Holder
 from llmgw.fleet.world import Fleet
 from llmgw.planning.actions import Assign
 from llmgw.planning.desired import Marks
-from llmgw.planning.reasons import reasons
+from llmgw.planning.ledger import Trouble
+from llmgw.planning.reasons import reasons, tried
 from llmgw.planning.screen import NodeRow, ReplicaRow, model_rows, node_rows, outstanding, replica_rows
 from llmgw.planning.view import View, look
 from tests.planning.story import Story, a_catalog, a_model, a_node, a_profile
@@ -135,6 +136,17 @@ def test_what_a_model_waits_for_has_its_reason() -> None:
     lone = Story(a_node("n0", engines=()), catalog=a_catalog(a_model()))
     lone.decides()
     assert why_late(lone) == {"qwen": "fits on none of 1 node; n0: no llamacpp (has no engine)"}
+
+
+def test_a_try_that_is_due_is_told_without_a_time() -> None:
+    """In 0s is no time to wait for."""
+    view = seen(served())
+    told = [tried(view, "qwen", "g", Trouble(1, view.now + left, "exit 1")) for left in (3.0, 0.4, -0.1)]
+    assert [each.partition(", ")[2] for each in told] == [
+        "try 2 in 3s; last: exit 1",
+        "try 2 is next; last: exit 1",
+        "it may be tried now; last: exit 1",
+    ]
 
 
 def test_engines_that_were_all_killed_say_so() -> None:
