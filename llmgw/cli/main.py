@@ -34,7 +34,7 @@ VERBS: dict[str, str] = {
     "models": "Every model, with its ready count.",
     "events": "What happened, newest last; -w follows.",
     "logs": "What an engine said; -f follows, --previous is the one before.",
-    "why": "Why a model, a replica or a node is as it is.",
+    "why": "Why a model, a replica, a node or a gateway is as it is.",
     "node": "Cordon, drain or forget a node.",
     "pause": "Leave a model alone, with a reason; what runs goes on.",
     "resume": "End a pause.",

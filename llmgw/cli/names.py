@@ -130,8 +130,8 @@ def plans(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[Compl
 
 
 def anything(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Models, replicas and nodes."""
-    kinds = [_told(ctx, kind) for kind in ("models", "aliases", "replicas", "nodes")]
+    """Models, replicas, nodes and gateways."""
+    kinds = [_told(ctx, kind) for kind in ("models", "aliases", "replicas", "nodes", "gateways")]
     return _items(incomplete, *kinds, _in_catalog("model"))
 
 

@@ -1,4 +1,4 @@
-"""`llmgw why`: why a model, a replica or a node is as it is."""
+"""`llmgw why`: why a model, a replica, a node or a gateway is as it is."""
 
 import click
 
@@ -12,7 +12,7 @@ from llmgw.cli.options import document_option, server_option
 @server_option
 def command(name: str, output: str, server: str | None) -> None:
     """Say why NAME is as it is: placed where and why there, not placed and by which rule on which node,
-    waiting after failed starts, paused, cordoned, drained and for whom, held.
+    waiting after failed starts, paused, cordoned, drained and for whom, held, silent and what that means.
 
     Of a name that nothing has: which revision removed it, what was last heard of it, what is near.
     """

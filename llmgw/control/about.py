@@ -102,6 +102,10 @@ class About:
                 "aliases": {alias: f"alias of {row.model}" for row in models for alias in row.aliases},
                 "nodes": nodes,
                 "replicas": replicas,
+                "gateways": {
+                    name: "silent" if view.silent(name) else "speaks"
+                    for name in sorted(view.fleet.gateways)[:MOST_NAMES]
+                },
                 "plans": plans,
             }
         )

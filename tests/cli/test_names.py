@@ -18,6 +18,7 @@ TOLD = {
     "aliases": {"chat": "alias of qwen"},
     "nodes": {"gpu-a1": "Ready", "gpu-b1": "Lost"},
     "replicas": {"qwen/ab3d": "Ready"},
+    "gateways": {"door": "silent"},
     "plans": {"p-7f3c9a": "revision 3"},
 }
 
@@ -62,6 +63,7 @@ def test_a_tab_offers_what_the_last_command_heard(
     names.remember(server, TOLD)
     env = {"LLMGW_SERVER": server, "XDG_CACHE_HOME": str(tmp_path)}
     assert completed("llmgw node cordon gpu", **env) == ["plain,gpu-a1\tReady", "plain,gpu-b1\tLost"]
+    assert completed("llmgw why do", **env) == ["plain,door\tsilent"]
     assert completed("llmgw logs q", **env) == ["plain,qwen\tready 1/2", "plain,qwen/ab3d\tReady"]
 
 

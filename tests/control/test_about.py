@@ -60,7 +60,9 @@ def test_of_a_replica_that_just_died_its_log_is_named(tmp_path: pathlib.Path) ->
 def test_names_for_completion_are_those_of_the_screens(tmp_path: pathlib.Path) -> None:
     """Models, nodes, replicas with their state, as the CLI keeps them."""
     plane = served(tmp_path)
+    plane.hears(events.GatewaySeen("door", 0))
     told = plane.call("GET", "/v1/names")[1]
+    assert told["gateways"] == {"door": "speaks"}
     (key,) = plane.loop.fleet.shards
     assert told["models"] == {"qwen": "ready 1/1"}
     assert told["nodes"] == {"n0": "Ready", "n1": "Ready"}
