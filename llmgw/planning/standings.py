@@ -68,8 +68,8 @@ def _dark(of: Mapping[str, Standing], already_lost: frozenset[str], timers: Time
 
 
 def _found_dark(fleet: Fleet, of: Mapping[str, Standing], now: float, timers: Timers) -> frozenset[str]:
-    """Silent nodes to whose replicas a gateway on another machine than ours cannot connect either, since they fell
-    silent. A gateway that is silent itself may be served by them: then nobody's word counts.
+    """Silent nodes to whose replicas a gateway on another machine than ours could not connect either, lately and since
+    they fell silent. A gateway that is silent itself may be served by them: then nobody's word counts.
     """
     gateways = fleet.gateways.values()
     if any(now - gateway.last_seen >= timers.gateway_silent for gateway in gateways):
@@ -80,10 +80,10 @@ def _found_dark(fleet: Fleet, of: Mapping[str, Standing], now: float, timers: Ti
         node, replica = shard.spec.node, shard.spec.replica
         if shard.spec.rank or shard.state != "ready" or of.get(node, "Ready") == "Ready":
             continue
-        silent_since = fleet.nodes[node].last_seen
+        since = max(fleet.nodes[node].last_seen, now - timers.evidence)
         last = max((gateway.dark_at.get(replica, -math.inf) for gateway in witnesses), default=-math.inf)
         green = any(gateway.green_at.get(replica, -math.inf) >= last for gateway in gateways)
-        dark[node] = dark.get(node, True) and last > silent_since and not green
+        dark[node] = dark.get(node, True) and last > since and not green
     return frozenset(node for node, found in dark.items() if found)
 
 

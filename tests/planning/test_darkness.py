@@ -64,7 +64,7 @@ def test_below_lost_it_lifts_the_doubt_and_tears_nothing_down() -> None:
 
 
 @pytest.mark.parametrize(
-    "doubt", ["same machine", "one answers", "answered after", "older", "another silent"]
+    "doubt", ["same machine", "one answers", "answered after", "older", "not lately", "another silent"]
 )
 def test_whatever_leaves_a_doubt_lifts_nothing(doubt: str) -> None:
     """A gateway beside us shares our cable; one replica that answers, an old failure, a door that is mute: we wait."""
@@ -74,7 +74,7 @@ def test_whatever_leaves_a_doubt_lifts_nothing(doubt: str) -> None:
         story.hears(events.GatewaySeen("other", 0)).after(16)
     if doubt == "one answers":
         replicas = on(story, "n0")
-    finds(story, *replicas, age=500.0 if doubt == "older" else 1.0)
+    finds(story, *replicas, age={"older": 500.0, "not lately": 31.0}.get(doubt, 1.0))
     if doubt == "answered after":
         green = tuple((each, 0.5) for each in replicas)
         version = story.ledger.routes.version
