@@ -64,9 +64,15 @@ class StateDir:
         """
         path = self.root / "node-id"
         data = read_state(path, bytes, BETTER)
-        if data is not None and _NODE_ID.fullmatch(said := data.decode("ascii", "replace").strip()):
-            return said
         named = nodes_of(self.root / "shards")
+        if data is not None and _NODE_ID.fullmatch(said := data.decode("ascii", "replace").strip()):
+            if named and said not in named:
+                others = ", ".join(sorted(named))
+                raise Failed(
+                    f"{path} says {said}, and the records in {self.root / 'shards'} are of {others}",
+                    help=BETTER,
+                )
+            return said
         if data is None and not named:
             made = uuid.uuid4().hex[:12]
             write_atomic(path, made.encode())

@@ -243,6 +243,9 @@ def test_a_node_without_its_id_is_not_a_new_one(tmp_path: pathlib.Path, left: by
     assert (state.node(), path.read_text()) == ("0a1b2c3d4e5f", "0a1b2c3d4e5f")
     assert "this is node 0a1b2c3d4e5f, by the records of what it runs" in state.recovered[0]
     assert StateDir(tmp_path).node() == "0a1b2c3d4e5f"
+    path.write_text("0a1b2c3d4e50")
+    with pytest.raises(Failed, match=r"says 0a1b2c3d4e50, and the records in .* are of 0a1b2c3d4e5f"):
+        StateDir(tmp_path).node()
     put()
     records.write(dataclasses.replace(record, spec=spec("beta/aaaa", nodes=("another",))))
     with pytest.raises(Failed, match="name 2 nodes"):

@@ -144,10 +144,13 @@ def taken(pid: int, took: dict[str, int], how: str) -> Stranger:
 
 
 def same_tick(house: House, stranger: Stranger, took: dict[str, int]) -> None:
-    """The record's process began in the very tick of the stranger, as happens within ten milliseconds."""
+    """The record's process began in the very tick of the stranger, as happens within ten milliseconds.
+
+    Before Linux 6.9 nothing tells these apart once the environment may have been cleared.
+    """
     now = procfs.stat(stranger.pid)
     for record in house.records.read().records:
-        if now is not None and record.identity.pid == stranger.pid:
+        if now is not None and record.identity.pid == stranger.pid and record.identity.inode:
             identity = dataclasses.replace(record.identity, ticks=now.ticks)
             house.records.write(dataclasses.replace(record, identity=identity))
             took["same_tick"] += 1
