@@ -1,6 +1,7 @@
 """Hands on the fleet: one act, handed over with who and why. Used by `node`, `pause`, `resume` and `retry`."""
 
 import getpass
+import shlex
 
 import click
 
@@ -18,6 +19,13 @@ def act(verb: str, name: str, server: str | None, *, reason: str = "", seconds: 
 def body(verb: str, name: str, reason: str, seconds: float | None) -> dict[str, object]:
     """The act as the control plane takes it."""
     return {"verb": verb, "name": name, "who": getpass.getuser(), "reason": reason, "seconds": seconds}
+
+
+def again(command: str, reason: str, seconds: float | None = None) -> str:
+    """`command` with what was said beside it, to be pasted where nobody can be asked."""
+    words = ["--reason", shlex.quote(reason)] if reason else []
+    words += ["--for", f"{seconds:g}s"] if seconds is not None else []
+    return safe(" ".join([command, *words, "--yes"]))
 
 
 def do(client: Client, asked: dict[str, object], expect: str = "") -> tuple[str, int]:

@@ -4,7 +4,7 @@ import shlex
 
 import click
 
-from llmgw.cli.acts import act, body, do
+from llmgw.cli.acts import act, again, body, do
 from llmgw.cli.asking import agree
 from llmgw.cli.client import Client
 from llmgw.cli.exits import Exit
@@ -37,7 +37,7 @@ def planned(
             click.echo(line)
     if not yes:
         cluster = client.get("/v1/status")["cluster"]
-        way = f"llmgw node {verb} {shlex.quote(name)} --yes"
+        way = again(f"llmgw node {verb} {shlex.quote(name)}", reason, seconds)
         agree(f"{verb.capitalize()} {safe(name)} of {safe(cluster)}?", way=way)
     about, event = do(client, asked, "" if yes or plan is None else plan.digest)
     if not wait:

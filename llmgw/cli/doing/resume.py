@@ -4,7 +4,7 @@ import shlex
 
 import click
 
-from llmgw.cli.acts import body, do
+from llmgw.cli.acts import again, body, do
 from llmgw.cli.asking import agree
 from llmgw.cli.client import Client
 from llmgw.cli.exits import Exit
@@ -24,7 +24,7 @@ def run(model: str, reason: str, server: str | None, *, yes: bool) -> int:
         click.echo(line)
     if not yes:
         cluster = client.get("/v1/status")["cluster"]
-        way = f"llmgw resume {shlex.quote(model)} --yes"
+        way = again(f"llmgw resume {shlex.quote(model)}", reason)
         agree(f"Resume {safe(model)} of {safe(cluster)}?", way=way)
     do(client, asked, "" if yes else plan.digest)
     return Exit.DONE
