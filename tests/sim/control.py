@@ -40,6 +40,8 @@ from tests.sim.links import End, Path, Stream
 from tests.sim.papers import Papers
 
 HEARTBEAT = 5.0
+HOST = "control"
+"""Its machine: every simulated gateway has another."""
 AT_ONCE = 0.01
 BUSY = (AT_ONCE, 0.1, 0.4)
 """Seconds until the loop's task runs after news: at once, or later where its machine is busy."""
@@ -297,7 +299,7 @@ class Control:
                 line.send(output.message)
 
     def _said(self, name: str, line: Line, message: messages.Up) -> None:
-        event = agent_event(name, message) if line.session.agent else gateway_event(name, message)
+        event = agent_event(name, message) if line.session.agent else gateway_event(name, message, HOST)
         if event is not None:
             self._tell(event)
 

@@ -18,6 +18,7 @@ FIRST: dict[str, int] = {
     "sibling-forgives": 13,
     "old-first": 2,
     "mass-silence": 123,
+    "anybody-is-a-witness": 123,
     "silent-is-ready": 2,
     "memory-is-endless": 36,
     "surge-of-three": 138,

@@ -84,6 +84,7 @@ class Gateway:
         self.silent = 0
         self.requests: list[Request] = []
         self.green: dict[str, float] = {}
+        self.dark: dict[str, float] = {}
         self.waiting: collections.Counter[str] = collections.Counter()
         self._home = False
         self._pace = clients.pace
@@ -140,7 +141,7 @@ class Gateway:
         if self._stream is None:
             self.clock.steadily(self._chance.uniform(1.0, 4.0), self._dial, self.life)
         else:
-            self._say(messages.Subscribe(gateway=self.name, version=self.routes.version))
+            self._say(messages.Subscribe(gateway=self.name, version=self.routes.version, host=self.name))
             self._load()
 
     def _closed(self) -> None:
@@ -156,6 +157,8 @@ class Gateway:
         if isinstance(message, messages.RoutesUpdate) and message.routes.version > self.routes.version:
             self._world.adopting(self, message.routes)
             self.routes = _merged(self.routes, message.routes)
+            offered = {endpoint.replica for endpoint in self.routes.endpoints}
+            self.dark = {replica: at for replica, at in self.dark.items() if replica in offered}
             self.desk.adopt(message.routes)
             self._load()
             self._drain()
@@ -188,6 +191,7 @@ class Gateway:
             in_flight=tuple(counts.items()),
             green=tuple((replica, age) for replica, age in ages.items() if age < 60.0),
             queued=tuple((model, count) for model, count in self.waiting.items() if count),
+            dark=tuple((replica, self.clock.now - at) for replica, at in self.dark.items()),
         )
         self._say(load)
 
@@ -233,7 +237,10 @@ class Gateway:
 
     def _ask(self, endpoint: Endpoint) -> None:
         engine = self._world.behind(endpoint)
-        if engine is not None:
+        if engine is None:
+            self.dark[endpoint.replica] = self.clock.now
+        else:
+            self.dark.pop(endpoint.replica, None)
             long = self._chance.random() < self._long
             took = self._chance.uniform(30.0, 240.0) if long else self._chance.uniform(0.5, 15.0)
             request = Request(endpoint.replica, engine, self.clock.now + took)

@@ -156,6 +156,8 @@ def _seen_at(known: Gateway, at: float, green_at: Mapping[str, float]) -> Gatewa
         green_at=green_at,
         queued=known.queued,
         last_seen=at,
+        dark_at=known.dark_at,
+        apart=known.apart,
     )
 
 

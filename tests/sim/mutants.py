@@ -193,6 +193,14 @@ def _not_dark(right: Any) -> Any:
     return always(False)
 
 
+def _anybody_is_a_witness(right: Any) -> Any:
+    def found_dark(fleet: world.Fleet, of: Mapping[str, str], *seen: Any) -> frozenset[str]:
+        right(fleet, of, *seen)
+        return frozenset(name for name, stands in of.items() if stands != "Ready" and fleet.gateways)
+
+    return found_dark
+
+
 def _stall_counts(right: Any) -> Any:
     return _nothing
 
@@ -233,10 +241,10 @@ def _unconfirmed_is_gone(right: Any) -> Any:
 def _subscription_acknowledges(right: Any) -> Any:
     """A gateway's new stream counts as an acknowledgement with nothing in flight."""
 
-    def event(gateway: str, message: messages.Up) -> Any:
+    def event(gateway: str, message: messages.Up, host: str = "") -> Any:
         if isinstance(message, messages.Subscribe):
             return events.GatewaySeen(gateway, message.version)
-        return right(gateway, message)
+        return right(gateway, message, host)
 
     return event
 
@@ -416,6 +424,13 @@ MUTANTS: dict[str, Mutant] = {
         "a restarted control plane acts before its nodes spoke", reconcile, "look", _no_roster
     ),
     "mass-silence": Mutant("all nodes silent at once are all lost", standings, "_dark", _not_dark, rare=True),
+    "anybody-is-a-witness": Mutant(
+        "any gateway's word lifts the doubt about ourselves, whatever it found",
+        standings,
+        "_found_dark",
+        _anybody_is_a_witness,
+        rare=True,
+    ),
     "starts-twice": Mutant("the agent executes a start whatever runs already", core, "_start", _starts_twice),
     "silent-is-ready": Mutant("a silent node gets work", stock, "Site", _silent_is_ready),
     "memory-is-endless": Mutant(

@@ -383,11 +383,24 @@ class Oracle:
     def _not_dark(self, control: "Control") -> None:
         known = sorted(control.fleet.nodes)
         confirmed = self._world.marks.confirmed_lost
-        silences = [self._world.silence(name) for name in known if name not in confirmed]
+        found = self._found_dark(control)
+        silences = [self._world.silence(name) for name in known if name not in confirmed | found]
         fresh = [s for s in silences if control.timers.unreachable <= s < control.timers.lost]
         every = len(control.fleet.roster | control.fleet.nodes.keys())
         dark = every >= 3 and len(fresh) >= control.timers.mass_share * every
         self._require(not dark, "S21", f"an order while {len(fresh)} of {every} nodes are silent")
+
+    def _found_dark(self, control: "Control") -> set[str]:
+        """Nodes of whose ready replicas clients of some gateway were truly refused each, lately."""
+        lately = self._now - control.timers.evidence - SLOW
+        dark: dict[str, bool] = {}
+        for (replica, rank), shard in control.fleet.shards.items():
+            if rank == 0 and shard.state == "ready":
+                refused = any(
+                    gateway.dark.get(replica, -1.0) > lately for gateway in self._world.gateways.values()
+                )
+                dark[shard.spec.node] = dark.get(shard.spec.node, True) and refused
+        return {node for node, found in dark.items() if found}
 
     def untried(self, since: float) -> str:
         """L5: what failed, and was not tried again in the longest delay of a healed world; empty = nothing."""
