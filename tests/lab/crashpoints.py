@@ -293,7 +293,10 @@ class Lane(Rig):
         """Nothing of any engine is left on the node, and the control plane says so."""
         shards = self.directory / "a" / "shards"
         records = [path for path in shards.iterdir() if path.name.endswith(".json")]
-        groups = [path for path in GROUPS.glob(f"**/llmgw-{self._node()}/*") if path.is_dir()]
+        try:
+            groups = [path for path in GROUPS.glob(f"**/llmgw-{self._node()}/*") if path.is_dir()]
+        except FileNotFoundError:  # the group of another fleet went while we looked through all of them
+            return False
         return self.settled() and not (
             self.get("replicas") or self.engines() or self.held("a") or records or groups
         )
