@@ -187,8 +187,11 @@ def edited(catalog: Catalog, chance: random.Random) -> Catalog:
         case 2:
             first = model.profiles[0]
             profiles[first] = dataclasses.replace(profiles[first], args=(("seed", chance.randrange(99)),))
-        case _:
-            models[name] = dataclasses.replace(model, aliases=("other",))
+        case _:  # one name that goes from model to model
+            models = {
+                each: dataclasses.replace(m, aliases=("other",) if each == name else ())
+                for each, m in models.items()
+            }
     new = Catalog(models, profiles)
     new.remember(catalog)
     return new
