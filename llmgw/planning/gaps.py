@@ -128,6 +128,6 @@ def turns(view: View) -> Iterator[float]:
         for replica in view.of_model(ledger.gap.model):
             if replica.phase == "Ready":
                 yield replica.since + view.timers.min_ready
-    if board.needs.pending:
+    if board.needs.pending and view.may_act():
         yield from (gone_by(view, drain.limit) for drain in ledger.drains.values())
         yield from (gone_by(view, view.replicas[name].since) for name in board.roll.ending)
