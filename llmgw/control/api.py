@@ -190,7 +190,7 @@ class Api:
                 "outstanding": waiting,
                 "reasons": reasons(view, self._loop.unplaced, late),
                 "nodes": {name: view.standings[name] for name in view.standings},
-                "away": [_away(row) for row in screen.node_rows(view) if row.state != "Ready"],
+                "away": [_away(row) for row in screen.away(view)],
                 "models": {
                     row.model: {"ready": row.ready, "wanted": row.wanted, "silent": row.silent}
                     for row in screen.model_rows(view)

@@ -5,7 +5,7 @@ The control plane's API sends them, the CLI prints them; both from the very look
 
 import collections
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from llmgw.fleet.node import Gpu, InstalledEngine
 from llmgw.fleet.replica import Replica
@@ -215,11 +215,23 @@ def replica_state(view: View, replica: Replica) -> tuple[str, str]:
     return replica.phase, replica.why or (said if replica.phase == "Ready" else "")
 
 
+def away(view: View) -> tuple[NodeRow, ...]:
+    """The nodes that are not Ready, by name."""
+    others = [name for name, standing in view.standings.items() if standing != "Ready"]
+    return _node_rows(view, others, {}) if others else ()
+
+
 def node_rows(view: View) -> tuple[NodeRow, ...]:
     """Every node of the roster, by name; of those that have not spoken yet nothing else is known."""
-    rows, shared = [], shared_ports(view)
-    for name, standing in view.standings.items():
-        node = view.fleet.nodes.get(name)
+    return _node_rows(view, view.standings, shared_ports(view))
+
+
+def _node_rows(
+    view: View, names: Iterable[str], shared: Mapping[str, tuple[str, ...]]
+) -> tuple[NodeRow, ...]:
+    rows = []
+    for name in names:
+        node, standing = view.fleet.nodes.get(name), view.standings[name]
         if node is None:
             called = view.fleet.name(name)
             rows.append(NodeRow(name, called, standing, False, None, None, None, None, None, None, 0))

@@ -20,15 +20,22 @@ def shared_ports(view: View) -> Mapping[str, tuple[str, ...]]:
 def of_nodes(nodes: Iterable[NodeInfo]) -> Mapping[str, tuple[str, ...]]:
     """As `shared_ports`, of these nodes."""
     by_address: dict[str, list[NodeInfo]] = {}
-    for node in sorted(nodes, key=lambda node: node.id):
+    for node in nodes:
         if node.address:
             by_address.setdefault(node.address, []).append(node)
     said: dict[str, tuple[str, ...]] = {}
     for here in by_address.values():
-        for one, other in itertools.permutations(here, 2) if len(here) > 1 else ():
-            first, last = max(one.ports[0], other.ports[0]), min(one.ports[1], other.ports[1])
-            if first <= last and one.id not in said:
-                said[one.id] = (_said(one, other, first, last),)
+        here.sort(key=lambda node: (*node.ports, node.id))
+        furthest = here[0]  # of those that begin before; who overlaps anybody there overlaps it
+        for one, following in itertools.pairwise((*here, None)):
+            for other in (furthest, following):
+                if one is None or other is None or other is one or one.id in said:
+                    continue
+                first, last = max(one.ports[0], other.ports[0]), min(one.ports[1], other.ports[1])
+                if first <= last:
+                    said[one.id] = (_said(one, other, first, last),)
+            if one is not None and one.ports[1] > furthest.ports[1]:
+                furthest = one
     return said
 
 
