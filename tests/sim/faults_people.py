@@ -222,7 +222,7 @@ PEOPLE_KINDS: dict[str, Kind] = {
     "pause": _marked("pause", "resume", _model, longest=300.0, most=18),
     "confirm-lost": _gone("confirm-lost", _no_further),
     "forget": _gone("forget", _forget),
-    "retry": Kind(retry, longest=0.1, most=35),
+    "retry": Kind(retry, longest=0.1, most=42),
     "rush": Kind(rush, longest=400.0, most=17),
     "planned": Kind(planned, longest=60.0, most=4, counts=False),
     "called-off": Kind(called_off, longest=0.1, most=8),
