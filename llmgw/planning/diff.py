@@ -41,11 +41,14 @@ class Change:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Routing:
-    """A change that restarts nothing: an alias, a fallback, a drain. `model` is `profile/NAME` of an unused one."""
+    """A change that restarts nothing: an alias, a fallback, a drain. `model` is `profile/NAME` of an unused one; `name` is
+    what clients asked another model by.
+    """
 
     model: str
     said: str
     place: Place | None = None
+    name: str = ""
 
 
 UNCHANGED = Change("unchanged", "")
@@ -168,7 +171,7 @@ def _inherited(old: Catalog, new: Catalog, others: Iterable[str]) -> Iterator[Ro
         for name in (heir, *new.models[heir].aliases):
             if name in whose:
                 place = new.place(f"model/{heir}", "name" if name == heir else "aliases")
-                yield Routing(heir, f"{name} goes from {whose[name]} to {heir}, once {heir} is ready", place)
+                yield Routing(heir, f"{name} goes from {whose[name]} to {heir}", place, name)
 
 
 def _quiet(old: Catalog, new: Catalog, was: Model, now: Model) -> Iterator[Routing]:

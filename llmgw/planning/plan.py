@@ -138,7 +138,7 @@ def make_plan(
     told = Telling(fleet, changed, command, known, new.marks.draining, looked.lost, before)
     rows = replica_rows(played, told)
     rows += rowless(rows, changed)
-    rows += routing_rows(old.catalog, new.catalog)
+    rows += routing_rows(old.catalog, new.catalog, played.moved)
     return Plan(
         digest=digest_of(counted(rows), new.catalog.digest),
         base=base,

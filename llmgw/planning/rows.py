@@ -272,10 +272,16 @@ def rowless(rows: list[Row], changed: Mapping[str, diff.Change]) -> list[Row]:
     ]
 
 
-def routing_rows(old: Catalog | None, new: Catalog) -> list[Row]:
-    """What starts and stops nothing: the routing table, and what a model aims at between its bounds."""
+def routing_rows(old: Catalog | None, new: Catalog, moved: Mapping[str, int]) -> list[Row]:
+    """What starts and stops nothing: the routing table, and what a model aims at between its bounds. `moved` as the
+    rehearsal tells it: a name that always has somebody waits for its new model.
+    """
+
+    def said(change: diff.Routing) -> str:
+        return f"{change.said}, once {change.model} is ready" if moved.get(change.name) else change.said
+
     return [
-        Row(symbol="~", model=change.model, code="routing", said=change.said, place=str(change.place or ""))
+        Row(symbol="~", model=change.model, code="routing", said=said(change), place=str(change.place or ""))
         for change in diff.routing(old, new)
     ]
 

@@ -166,3 +166,14 @@ def test_a_plan_says_whose_the_name_becomes_and_when() -> None:
     assert [(row.symbol, row.model) for row in plan.rows] == [("+", "new"), ("-", "old"), ("~", "new")]
     assert plan.rows[-1].said == "chat goes from old to new, once new is ready"
     assert plan.moved == (("chat", 1),)
+
+
+def test_a_plan_does_not_promise_what_there_is_no_room_for() -> None:
+    """Where the old one has to go first the name waits for nobody."""
+    story = _served(OLD, gpus=1)
+    new = Desired(a_catalog(NEW))
+    plan = make_plan(
+        story.desired, new, story.fleet, story.ledger, story.now, seeded(1), story.timers, base=1
+    )
+    assert plan.rows[-1].said == "chat goes from old to new"
+    assert plan.moved == (("chat", 0),)
