@@ -87,7 +87,7 @@ def _clocks(facts: Facts) -> Iterator[Finding]:
     asked = facts["clocks"]
     if not asked:
         nobody = "nobody is connected whose clock could be asked"
-        said = nobody if asked is not None else "the control plane is of a release that asks for nobody's"
+        said = nobody if asked is not None else "the control plane did not tell what they show"
         yield Finding("ok", "clocks", said)
         return
     told = [each for each in asked if each["ahead"] is not None]

@@ -10,6 +10,7 @@ from llmgw.fleet.world import Fleet
 from llmgw.kit.text import count
 from llmgw.kit.units import show_seconds
 from llmgw.planning.ledger import Trouble
+from llmgw.planning.reasons import halts
 from llmgw.planning.scaling import wanted
 from llmgw.planning.view import View
 
@@ -107,11 +108,10 @@ def _halted(view: View) -> list[str]:
             continue
         if trouble.served >= view.timers.min_ready:
             continue
-        of = [r for r in view.of_model(model) if r.serves and r.id not in view.ledger.drains]
-        old = [replica for replica in of if replica.generation not in want.generations]
         gap = view.ledger.gap is not None and view.ledger.gap.model == model
-        if old or gap:
-            said.append(_halt(model, generation, trouble, len(of), wanted(view, want.model), gap=gap))
+        if gap or halts(view, model, generation, trouble):
+            of = sum(r.serves and r.id not in view.ledger.drains for r in view.of_model(model))
+            said.append(_halt(model, generation, trouble, of, wanted(view, want.model), gap=gap))
     return said
 
 

@@ -55,11 +55,10 @@ def _due(view: View, replica: Replica, draining: Draining) -> bool:
         return False
     if draining.version == NEW and view.fleet.gateways:
         return False
-    for gateway in view.fleet.gateways.values():
-        silent = view.now - gateway.last_seen >= view.timers.gateway_silent
+    for name, gateway in view.fleet.gateways.items():
         # A version above ours is the table of another control plane: that acknowledges nothing.
         acknowledged = draining.version <= gateway.acked <= view.ledger.routes.version
-        if silent or not acknowledged or gateway.in_flight.get(replica.id, 0):
+        if view.silent(name) or not acknowledged or gateway.in_flight.get(replica.id, 0):
             return False
     head = replica.shards[0]
     return head is None or head.status.idle is not False

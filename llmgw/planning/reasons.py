@@ -67,10 +67,14 @@ def _silent(view: View, model: str) -> list[str]:
 
 
 def halts(view: View, model: str, generation: str, trouble: Trouble) -> list[str]:
-    """The replicas of before that serve on because the new generation fails; none where it had proved itself."""
-    if trouble.served >= view.timers.min_ready:
+    """The replicas of before that serve on because this new generation fails; none where it had proved itself. Under
+    several profiles a model has several generations that are current: none of them is one of before.
+    """
+    want = view.board.wants.models.get(model) if view.board.wants is not None else None
+    if want is None or generation not in want.generations or trouble.served >= view.timers.min_ready:
         return []
-    return [r.id for r in view.of_model(model) if r.generation != generation and r.serves]
+    serve = (r for r in view.of_model(model) if r.serves and r.id not in view.ledger.drains)
+    return [replica.id for replica in serve if replica.generation not in want.generations]
 
 
 def recovered(view: View, model: str) -> bool:

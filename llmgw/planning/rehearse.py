@@ -9,6 +9,7 @@ import dataclasses
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from typing import Literal
 
 from llmgw.fleet import events
 from llmgw.fleet.expiry import Timers
@@ -25,6 +26,8 @@ from llmgw.planning.desired import Desired
 from llmgw.planning.ledger import Ledger
 from llmgw.planning.needs import Unplaced
 from llmgw.planning.settle import Settled, settle
+
+_Ages = tuple[tuple[str, float], ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -102,11 +105,12 @@ class _Stage:
         self.board = board
         self.steps: list[Step] = []
         self.began, self.turn = now, 0
-        # Evidence of the data plane stays as old as it was, like the silence that it is about.
-        self.dark = {
-            name: tuple((replica, now - at) for replica, at in gateway.dark_at.items())
-            for name, gateway in fleet.gateways.items()
-        }
+        # Evidence of the data plane stays as old as it was, like the silence that it is about; while a gateway is
+        # silent there is none, and here all of them speak.
+        silent = any(now - gateway.last_seen >= timers.gateway_silent for gateway in fleet.gateways.values())
+        found = any(gateway.dark_at for gateway in fleet.gateways.values()) and not silent
+        self.dark = _ages(fleet, "dark_at", now) if found else {}
+        self.green = _ages(fleet, "green_at", now) if found else {}
 
     def run(self) -> Rehearsal:
         self._finish_what_is_under_way()
@@ -200,7 +204,8 @@ class _Stage:
     def _gateways_speak(self) -> None:
         version = self.ledger.routes.version
         seen = [
-            events.GatewaySeen(name, version, dark=self.dark.get(name, ())) for name in self.fleet.gateways
+            events.GatewaySeen(name, version, green=self.green.get(name, ()), dark=self.dark.get(name, ()))
+            for name in self.fleet.gateways
         ]
         self.fleet = self.fleet.after(seen, self.now)
 
@@ -279,6 +284,12 @@ class _Stage:
         limits = [drain.limit - drain.since for drain in self.ledger.drains.values()]
         timers = self.timers
         return max(timers.min_ready, timers.place_grace, timers.backoff_cap * 1.25, *limits) + 1
+
+
+def _ages(fleet: Fleet, of: Literal["dark_at", "green_at"], now: float) -> dict[str, _Ages]:
+    """How long ago each gateway had this evidence of which replica."""
+    gateways = fleet.gateways.items()
+    return {name: tuple((each, now - at) for each, at in getattr(one, of).items()) for name, one in gateways}
 
 
 def _answering(names: Collection[str], table: Routes) -> dict[str, int]:

@@ -67,7 +67,7 @@ def _scale(view: View, model: Model, old: Scale | None, loads: Mapping[str, int]
 def _loads(view: View) -> Mapping[str, int] | None:
     """Requests in flight and waiting, by model; None while not every gateway tells."""
     gateways = view.fleet.gateways.values()
-    if not gateways or any(view.now - g.last_seen >= view.timers.gateway_silent for g in gateways):
+    if not gateways or any(map(view.silent, view.fleet.gateways)):
         return None
     loads: dict[str, int] = {}
     for gateway in gateways:

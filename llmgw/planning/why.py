@@ -279,7 +279,7 @@ def _waits_for(view: View, replica: Replica, drain: Draining) -> Iterator[str]:
         flying = gateway.in_flight.get(replica.id, 0)
         if flying:
             yield f"{count(flying, 'request')} in flight at gateway {name}"
-        elif view.now - gateway.last_seen >= view.timers.gateway_silent:
+        elif view.silent(name):
             yield f"gateway {name}, silent for {show_seconds(view.now - gateway.last_seen)}"
         elif drain.version == NEW or not drain.version <= gateway.acked <= view.ledger.routes.version:
             yield f"gateway {name}, which has not acknowledged the table that says so"

@@ -110,7 +110,7 @@ def clock(name: str, ahead: float | None, within: float = 0.01) -> dict[str, Any
         ([clock("a", 0.0), clock("b", None)], "ok", "1 of 2 peers told theirs, the control plane's agrees"),
         ([clock("a", None)], "ok", "no agent or gateway told what its own shows"),
         ([], "ok", "nobody is connected whose clock could be asked"),
-        (None, "ok", "the control plane is of a release that asks for nobody's"),
+        (None, "ok", "the control plane did not tell what they show"),
         ([clock("a", 3.0), clock("b", 0.1)], "warning", "1 of 2 clocks differs from the control plane's: a 3s ahead"),
         ([clock("a", 185.0), clock("b", -40.0), clock("c", None), clock("d", 0.0)], "warning",
          "2 of 3 clocks differ from the control plane's: a 3m5s ahead, b 40s behind"),

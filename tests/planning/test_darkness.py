@@ -68,13 +68,13 @@ def test_below_lost_it_lifts_the_doubt_and_tears_nothing_down() -> None:
 )
 def test_whatever_leaves_a_doubt_lifts_nothing(doubt: str) -> None:
     """A gateway beside us shares our cable; one replica that answers, an old failure, a door that is mute: we wait."""
-    story = dark(apart=doubt != "same machine")
+    story = dark(20 if doubt == "older" else 400, apart=doubt != "same machine")
     replicas = on(story, *AWAY)
     if doubt == "another silent":
         story.hears(events.GatewaySeen("other", 0)).after(16)
     if doubt == "one answers":
         replicas = on(story, "n0")
-    finds(story, *replicas, age={"older": 500.0, "not lately": 31.0}.get(doubt, 1.0))
+    finds(story, *replicas, age={"older": 25.0, "not lately": 31.0}.get(doubt, 1.0))
     if doubt == "answered after":
         green = tuple((each, 0.5) for each in replicas)
         version = story.ledger.routes.version
@@ -93,3 +93,21 @@ def test_a_plan_sees_it_lifted_as_the_loop_does() -> None:
     played = rehearse(story.desired, story.fleet, story.ledger, story.now, story.chance, story.timers)
     assert played.after["new"] == 1
     assert [action.spec.node for action in story.decides() if isinstance(action, Assign)] == ["n3"]
+
+
+@pytest.mark.parametrize("doubt", ["another silent", "answered after"])
+def test_a_plan_stays_in_doubt_as_the_loop_does(doubt: str) -> None:
+    """In a rehearsal every gateway speaks: what kept the loop from lifting the doubt is kept, too."""
+    story = dark(60)
+    if doubt == "another silent":
+        story.hears(events.GatewaySeen("other", 0)).after(16)
+    replicas = on(story, *AWAY)
+    finds(story, *replicas)
+    if doubt == "answered after":
+        green = tuple((each, 0.5) for each in replicas)
+        version = story.ledger.routes.version
+        story.hears(events.GatewayArrived("near"), events.GatewaySeen("near", version, green=green))
+    story.adopts(a_catalog(a_model(replicas=4), a_model("new")))
+    played = rehearse(story.desired, story.fleet, story.ledger, story.now, story.chance, story.timers)
+    assert [step for step in played.steps if isinstance(step.action, Assign)] == []
+    assert story.decides() == ()

@@ -6,9 +6,10 @@ from llmgw.cli.screens import node_lines
 from llmgw.fleet.node import Gpu, Holder
 from llmgw.fleet.world import Fleet
 from llmgw.planning.actions import Assign
+from llmgw.planning.alarms import alarms
 from llmgw.planning.desired import Marks
 from llmgw.planning.ledger import Trouble
-from llmgw.planning.reasons import reasons, tried
+from llmgw.planning.reasons import halts, reasons, tried
 from llmgw.planning.screen import NodeRow, ReplicaRow, model_rows, node_rows, outstanding, replica_rows
 from llmgw.planning.view import View, look
 from tests.planning.story import Story, a_catalog, a_model, a_node, a_profile
@@ -206,3 +207,19 @@ def test_a_halted_roll_out_is_told_in_its_row() -> None:
     story.obeys(*story.decides()).decides()
     (row,) = [row for row in replicas(story) if row.state == "Backoff"]
     assert row.detail.startswith("the roll-out is halted: it failed to start 1 time, try 2 in ")
+
+
+def test_another_profile_that_serves_is_no_roll_out() -> None:
+    """Both generations are the catalog's: the one that fails is tried again, and nothing is halted for it."""
+    catalog = a_catalog(
+        a_model(replicas=2, profiles=("small", "other")), profiles=[a_profile("other", args=(("seed", 1),))]
+    )
+    story = Story(a_node("n0"), catalog=catalog)
+    story.runs()
+    current = catalog.generations(catalog.models["qwen"])
+    (failing,) = current.keys() - {shard.spec.generation for shard in story.fleet.shards.values()}
+    trouble = Trouble(1, story.now + 60.0, "exit 1", at=story.now)
+    story.ledger = dataclasses.replace(story.ledger, troubles={("qwen", failing): trouble})
+
+    assert halts(seen(story), "qwen", failing, trouble) == []
+    assert not any("halted" in said for said in alarms(seen(story)))

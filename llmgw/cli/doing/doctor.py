@@ -16,7 +16,7 @@ from llmgw.cli.doing.version import OURS
 from llmgw.cli.exits import Exit, of_error
 from llmgw.cli.here import findings_here
 from llmgw.cli.output import say
-from llmgw.errors import Failed, LlmgwError
+from llmgw.errors import LlmgwError
 from llmgw.kit.clock import SystemClock
 from llmgw.kit.text import columns, safe
 
@@ -38,7 +38,7 @@ def run(output: str, server: str | None) -> int:
         found = findings(facts, ours=OURS, wall=middle, took=took, server=client.server)
         code = Exit.FAILED if any(each.grade == "wrong" for each in found) else Exit.DONE
     found += findings_here(
-        token=client.sends_token, environment=os.environ, directory=pathlib.Path.cwd(), place=place
+        token=client.sends_token, environment=os.environ, directory=pathlib.Path(), place=place
     )
     if output == "text":
         say(doctor_lines(found))
@@ -49,10 +49,10 @@ def run(output: str, server: str | None) -> int:
 
 
 def _clocks(client: Client) -> list[dict[str, Any]] | None:
-    """What the clocks of agents and gateways show; None where the control plane is of a release that asks none."""
+    """What the clocks of agents and gateways show; None where the control plane did not tell."""
     try:
         rows: list[dict[str, Any]] = client.get("/v1/clocks")
-    except Failed:
+    except LlmgwError:
         return None
     return rows
 
