@@ -552,10 +552,10 @@ def _crowded(gpu: Gpu, spec: ShardSpec) -> str:
     """Why a card cannot take its part of a shard; empty = it can, or nobody knows."""
     if not gpu.healthy:
         return f"GPU {gpu.uuid} cannot be used: {gpu.said or 'it is not healthy'}"
-    needed = round(gpu.memory_total * spec.profile.gpu_memory_utilization)
-    if gpu.memory_total - gpu.foreign >= needed:
+    share = spec.profile.gpu_memory_utilization
+    if gpu.takes(share):
         return ""
-    left = show_memory(max(0, gpu.memory_total - gpu.foreign))
+    needed, left = round(gpu.memory_total * share), show_memory(max(0, gpu.memory_total - gpu.foreign))
     return f"GPU {gpu.uuid} has {left} free, {show_memory(needed)} needed: {gpu.strangers}"
 
 

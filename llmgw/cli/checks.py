@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
+from llmgw.control.holding import MEANT
 from llmgw.kit.text import count
 from llmgw.kit.units import show_bytes, show_seconds
 
@@ -126,8 +127,7 @@ def _catalog(facts: Facts) -> Iterator[Finding]:
             followed["blind"]["next"],
         )
     if followed and (hold := followed["hold"]):
-        meant = hold["why"] in ("pending", "left")
-        grade: Literal["warning", "wrong"] = "warning" if meant else "wrong"
+        grade: Literal["warning", "wrong"] = "warning" if hold["why"] in MEANT else "wrong"
         said = f"{followed['tree']} is held for {show_seconds(hold['age'])}: {hold['said']}"
         yield Finding(grade, "catalog", said, hold["next"])
 

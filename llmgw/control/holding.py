@@ -17,6 +17,8 @@ from llmgw.planning.fired import options
 from llmgw.planning.plan import Plan
 
 Why = Literal["pending", "invalid", "removal", "half-written", "guard", "left"]
+MEANT: frozenset[Why] = frozenset({"pending", "left"})
+"""Why something that is followed waits for people without being at fault."""
 SHOWN = 5
 """Problems that a hold keeps; the rest are counted."""
 _Found = TypeVar("_Found")

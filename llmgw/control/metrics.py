@@ -7,6 +7,7 @@ import collections
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from llmgw.control.holding import MEANT
 from llmgw.control.loop import Loop
 from llmgw.kit.exposition import Family, Series, page
 from llmgw.planning import screen
@@ -14,10 +15,6 @@ from llmgw.planning.view import View
 
 OTHER = "other"
 """The model label of what runs and is in no catalog any more."""
-
-
-MEANT = ("pending", "left")
-"""Why something that is followed waits for people without being at fault."""
 
 
 def metrics(

@@ -121,7 +121,7 @@ class Store:
 
     def raise_epoch(self, epoch: int) -> None:
         """Remember that `epoch` was seen, so that the next start is above it. Raises OSError."""
-        _write(self.root / "epoch", str(epoch).encode())
+        write_atomic(self.root / "epoch", str(epoch).encode())
 
     def roster(self) -> Roster:
         """Who was here; empty on the first start. Raises Failed."""
@@ -130,7 +130,7 @@ class Store:
 
     def save_roster(self, roster: Roster) -> None:
         """Remember who is here. Raises OSError."""
-        _write(self.root / "roster.json", roster.model_dump_json(indent=1).encode())
+        write_atomic(self.root / "roster.json", roster.model_dump_json(indent=1).encode())
 
     def followed(self) -> Followed:
         """What became of the catalog that was followed; nothing on the first start. Raises Failed."""
@@ -149,7 +149,7 @@ class Store:
         with contextlib.suppress(OSError, ValueError):
             found = _followed(read_regular(path))
         others = found if isinstance(found, dict) else {}
-        _write(path, json.dumps({**others, **ours}, indent=1).encode())
+        write_atomic(path, json.dumps({**others, **ours}, indent=1).encode())
 
     def marks(self) -> Kept:
         """The marks that people set; none on the first start. Raises Failed."""
@@ -158,7 +158,7 @@ class Store:
 
     def save_marks(self, marks: Kept) -> None:
         """Remember the marks. Raises OSError."""
-        _write(self.root / "marks.json", _MARKS.dump_json(marks, indent=1))
+        write_atomic(self.root / "marks.json", _MARKS.dump_json(marks, indent=1))
 
     def on_hold(self) -> OnHold | None:
         """The hold that stands; None where there is none. Raises Failed."""
@@ -169,7 +169,7 @@ class Store:
         """Remember the hold, or that there is none. Raises OSError."""
         path = self.root / "hold.json"
         if held is not None:
-            _write(path, held.model_dump_json(indent=1).encode())
+            write_atomic(path, held.model_dump_json(indent=1).encode())
         elif path.exists():
             path.unlink()
             sync_directory(self.root)
@@ -193,7 +193,7 @@ class Store:
     def _write_apply(self, number: int, what: str, data: bytes) -> None:
         path = self._apply_path(number, what)
         path.parent.mkdir(exist_ok=True, mode=0o700)
-        _write(path, data)
+        write_atomic(path, data)
 
     def _apply_path(self, number: int, what: str) -> pathlib.Path:
         return self.root / "applies" / f"{number:08d}.{what}.json"
@@ -243,7 +243,7 @@ class Store:
                 self._revision_path(number).unlink()
                 for what in ("record", "plan"):
                     self._apply_path(number, what).unlink(missing_ok=True)
-            _write(path, revision.model_dump_json(indent=1).encode())
+            write_atomic(path, revision.model_dump_json(indent=1).encode())
         except OSError as error:
             with contextlib.suppress(OSError):
                 path.unlink()  # renamed and not durable: it must not stand after a restart either
@@ -277,14 +277,6 @@ def _kept(path: pathlib.Path, read: Callable[[bytes], T]) -> T | None:
         return read(read_regular(path))
     except (OSError, pydantic.ValidationError):
         return None
-
-
-def _write(path: pathlib.Path, data: bytes) -> None:
-    """`write_atomic` whose error names the file: that of a full disk names none."""
-    try:
-        write_atomic(path, data)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def _because(error: OSError) -> str:

@@ -42,6 +42,10 @@ class Gpu:
     said: str = ""
     holders: tuple[Holder, ...] = ()
 
+    def takes(self, share: float) -> bool:
+        """Whether so much of its memory is free beside what is foreign; what nobody knows of one excludes nothing."""
+        return not self.memory_total or self.memory_total - self.foreign >= self.memory_total * share
+
     @property
     def strangers(self) -> str:
         """Who holds how much of what is foreign, in words; empty = nobody."""

@@ -7,7 +7,10 @@ import stat
 
 
 def write_atomic(path: pathlib.Path, data: bytes, *, mode: int = 0o600) -> None:
-    """Replace `path` by `data`: after a crash it holds the old bytes or the new ones, never a part."""
+    """Replace `path` by `data`: after a crash it holds the old bytes or the new ones, never a part.
+
+    Raises OSError that names the file, also that of a full disk, which names none by itself.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with open(open_regular(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
@@ -15,8 +18,10 @@ def write_atomic(path: pathlib.Path, data: bytes, *, mode: int = 0o600) -> None:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename is None:
+            raise OSError(error.errno, error.strerror, str(path)) from error
         raise
     sync_directory(path.parent)
 

@@ -30,10 +30,8 @@ def usable(room: Room, profile: Profile, spare: Collection[str], kind: str) -> l
     return [
         gpu
         for gpu in room.free.get(kind, ())
-        if (
-            not gpu.memory_total
-            or (gpu.memory_total >= least and gpu.memory_total - gpu.foreign >= gpu.memory_total * share)
-        )
+        if (gpu.memory_total >= least or not gpu.memory_total)
+        and gpu.takes(share)
         and gpu.uuid not in spare
         and not (split and gpu.uuid.startswith(_SLICE))
     ]
@@ -123,14 +121,10 @@ _CAUSES: tuple[tuple[Callable[[Gpu, _Asked], bool], Callable[[_Cards, _Asked], s
     (lambda gpu, asked: 0 < gpu.memory_total < asked.least, _small),
     (lambda gpu, asked: _is_split(asked.profile) and gpu.uuid.startswith(_SLICE), _slices),
     (lambda gpu, asked: gpu.uuid in asked.room.held_by, _held),
-    (lambda gpu, asked: gpu.memory_total > 0 and _is_crowded(gpu, asked.profile), _foreign),
+    (lambda gpu, asked: not gpu.takes(asked.profile.gpu_memory_utilization), _foreign),
     (lambda gpu, asked: gpu.uuid in asked.spare, _ran_out),
 )
 """What lasts longest first: whether a card has it, and what is said of all that have."""
-
-
-def _is_crowded(gpu: Gpu, profile: Profile) -> bool:
-    return gpu.memory_total - gpu.foreign < gpu.memory_total * profile.gpu_memory_utilization
 
 
 def _named(cards: _Cards, one: str = "", more: str = "") -> str:

@@ -1,7 +1,9 @@
 """What a command stands in: an output that takes nothing, a reader that is gone, a directory that was removed."""
 
+import errno
 import os
 import pathlib
+import re
 import stat
 import subprocess
 import sys
@@ -9,7 +11,10 @@ import threading
 
 import pytest
 
+from llmgw.catalog.schema import FILE
+from llmgw.cli.doing import schema
 from llmgw.cli.exits import Exit
+from llmgw.errors import Failed
 from llmgw.kit.files import write_to
 from tests.support.processes import LLMGW
 
@@ -94,3 +99,20 @@ def test_a_first_ctrl_c_says_nothing() -> None:
         [sys.executable, "-c", asked], capture_output=True, text=True, timeout=60.0, check=True
     )
     assert done.stdout == "True False\n"
+
+
+def test_a_disk_that_is_full_is_not_the_output(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that could not be written is named, though the system names none."""
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left") as raised:
+        write_to(tmp_path / "plan", b"plan")
+    assert raised.value.filename == str(tmp_path / "plan")
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(Failed, match=re.escape(f"cannot write {tmp_path}/{FILE}: No space left on device")):
+        schema.run(tmp_path, None)

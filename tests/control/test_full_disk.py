@@ -30,7 +30,7 @@ class Disk:
     def _write(self, path: pathlib.Path, data: bytes) -> None:
         if self.full:
             self.refused += 1
-            raise OSError(errno.ENOSPC, "No space left on device")
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
         write_atomic(path, data)
 
 

@@ -12,8 +12,11 @@ from llmgw.kit.files import write_atomic
 def run(write_to: pathlib.Path | None, check_in: pathlib.Path | None) -> None:
     """Print, write or compare. Raises Failed where the kept one is not current."""
     if write_to:
-        write_to.mkdir(parents=True, exist_ok=True)
-        write_atomic(write_to / schema.FILE, schema.text().encode(), mode=0o644)
+        try:
+            write_to.mkdir(parents=True, exist_ok=True)
+            write_atomic(write_to / schema.FILE, schema.text().encode(), mode=0o644)
+        except OSError as error:
+            raise Failed(f"cannot write {write_to / schema.FILE}: {error.strerror}") from error
     if check_in:
         _check(check_in)
     if not write_to and not check_in:
